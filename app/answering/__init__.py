@@ -1,0 +1,1 @@
+"""Prompts, citations, evidence, coverage and the answer itself."""

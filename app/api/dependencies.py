@@ -1,0 +1,63 @@
+"""What routes depend on: the process's services, the caller, and a unit of work that ends before the answer leaves."""
+
+from collections.abc import Iterator
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Header, Query, Request
+
+from app.bootstrap import Services
+from app.core.db import UnitOfWork
+from app.core.errors import InvalidInputError, UnauthenticatedError
+from app.identity import accounts
+from app.identity.permissions import Principal
+
+_SECRET_PARAMETERS = ("api_key", "apikey", "token", "key", "access_token")
+
+
+def get_services(request: Request) -> Services:
+    """The services that `app.main` made."""
+    made = request.app.state.services
+    assert isinstance(made, Services)
+    return made
+
+
+ServicesDep = Annotated[Services, Depends(get_services)]
+
+
+def get_principal(request: Request, services: ServicesDep) -> Principal:
+    """The caller, from `Authorization: Bearer` (API key or login session). A secret in the address is refused."""
+    if any(name in request.query_params for name in _SECRET_PARAMETERS):
+        raise InvalidInputError(
+            "secret_in_url", "Send the API key in the header 'Authorization: Bearer ...', never in the address."
+        )
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise UnauthenticatedError("no_credentials", "Send an API key in the header 'Authorization: Bearer ...'.")
+    return accounts.authenticate(services.database, token.strip(), request_id=request.state.request_id)
+
+
+PrincipalDep = Annotated[Principal, Depends(get_principal)]
+
+
+def get_unit(services: ServicesDep, actor: PrincipalDep) -> Iterator[UnitOfWork]:
+    """A transaction in the caller's tenant for the length of the route."""
+    with services.database.tenant(actor.tenant_id) as uow:
+        yield uow
+
+
+#: scope="function": the commit happens before the response leaves, so a failing commit is an error response.
+UnitDep = Annotated[UnitOfWork, Depends(get_unit, scope="function")]
+
+LimitQuery = Annotated[int, Query(ge=1, le=200, description="rows of the page")]
+CursorQuery = Annotated[UUID | None, Query(description="`next` of the page before")]
+
+
+def etag_revision(if_match: Annotated[str | None, Header()] = None) -> int | None:
+    """The revision in `If-Match`, None when the header is absent. Raises InvalidInputError for another form."""
+    if if_match is None:
+        return None
+    value = if_match.strip().removeprefix("W/").strip('"')
+    if not value.isdigit():
+        raise InvalidInputError("bad_etag", "If-Match must be the ETag of this object.")
+    return int(value)

@@ -1,0 +1,1 @@
+"""The audit trail: events in a hash chain per tenant."""

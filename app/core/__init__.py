@@ -1,0 +1,1 @@
+"""Errors, database scopes, blobs and observability: what every layer above stands on."""

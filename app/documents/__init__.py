@@ -1,0 +1,1 @@
+"""Collections, documents, versions, pages, chunks; who may see them; upload, ingest, delete."""

@@ -1,0 +1,1 @@
+"""Model servers: catalog, client, admission."""

@@ -1,0 +1,1 @@
+"""Tenants, users, API keys, login sessions and the role table."""

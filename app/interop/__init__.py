@@ -1,0 +1,1 @@
+"""Our retriever as LangChain, LlamaIndex and MCP objects; the one home of those types."""

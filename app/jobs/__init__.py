@@ -1,0 +1,1 @@
+"""The job state machine: rows, claims with fences, leases, outbox, sweep."""

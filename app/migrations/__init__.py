@@ -1,0 +1,1 @@
+"""Schema migrations, run as role fullread_owner (`fullread migrate` or `python -m app.bootstrap`)."""

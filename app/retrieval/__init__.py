@@ -1,0 +1,1 @@
+"""Hybrid search: the index proposes, Postgres decides."""

@@ -1,0 +1,212 @@
+"""Hybrid search of one collection: the index proposes, Postgres decides.
+
+Every hit is read again in SQL under row level security: tenant, grant, active version, not deleted. A hit without a
+row is dropped and counted. No transaction is open while the model or the index works.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import ARRAY, BigInteger, bindparam, select, text
+
+from app.core import observability
+from app.core.db import Database, UnitOfWork
+from app.core.errors import InvalidInputError, UnavailableError, UpstreamError
+from app.documents import access
+from app.documents.tables import Chunk, Document, DocumentVersion
+from app.identity.permissions import Action, Principal
+from app.retrieval.fusion import Fused, Scored, fuse
+from ingestion import sparse
+from ingestion.embedding import EmbeddingClient, EmbeddingRejected, EmbeddingUnavailable
+from ingestion.index import IndexRejected, IndexUnavailable, SearchRequest, VectorIndex
+
+#: Hits asked of each leg; the fused list is cut to the caller's limit afterwards.
+LEG_LIMIT = 60
+MAX_QUERY_CHARS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTools:
+    """What a search works with; made by `app.bootstrap`."""
+
+    database: Database
+    index: VectorIndex
+    embedder: EmbeddingClient
+    dense_weight: float
+    #: An interactive seat at the embedding server for one query of a tenant.
+    seat: Callable[[UUID], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChunk:
+    """A hit that Postgres confirmed."""
+
+    chunk_id: UUID
+    document_id: UUID
+    version_id: UUID
+    document_name: str
+    text: str
+    header: str
+    language: str
+    char_start: int
+    char_end: int
+    page_from: int
+    page_to: int
+    score: float
+    dense: float | None
+    sparse: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Confirmed hits, best first, and what the legs proposed."""
+
+    hits: tuple[FoundChunk, ...]
+    dense_hits: int
+    sparse_hits: int
+    dropped: int
+    languages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """How many chunks of the collection hold each term id (document frequency), of how many chunks."""
+
+    total_chunks: int
+    by_term: dict[int, int]
+
+
+def checked_query(query: str) -> str:
+    """The query as it is searched. Raises InvalidInputError when it is empty, too long or holds NUL."""
+    query = query.strip()
+    if not query:
+        raise InvalidInputError("empty_query", "Write a question.")
+    if len(query) > MAX_QUERY_CHARS:
+        raise InvalidInputError("query_long", f"A question has at most {MAX_QUERY_CHARS} characters.")
+    if "\x00" in query or any(0xD800 <= ord(c) <= 0xDFFF for c in query):
+        raise InvalidInputError("bad_characters", "The question holds characters that are not text.")
+    return query
+
+
+def search(tools: SearchTools, actor: Principal, collection_id: UUID, query: str, *, limit: int) -> Found:
+    """Find chunks of the collection's active versions. Raises NotFoundError, UnavailableError, UpstreamError."""
+    query = checked_query(query)
+    with tools.database.tenant(actor.tenant_id) as uow:
+        access.open_collection(uow, actor, collection_id, Action.ASK)
+        languages = _languages(uow, collection_id)
+    if not languages:
+        return Found((), 0, 0, 0, ())
+    dense = embed_query(tools, actor.tenant_id, query)
+    try:
+        legs = tools.index.search(
+            SearchRequest(
+                tenant_id=str(actor.tenant_id),
+                collection_id=str(collection_id),
+                dense=dense,
+                sparse=sparse.encode_query(query, languages),
+                limit=LEG_LIMIT,
+            )
+        )
+    except IndexUnavailable as error:
+        raise UnavailableError("index_unavailable", "The vector index does not answer. Try again shortly.") from error
+    except IndexRejected as error:
+        raise UpstreamError("index_rejected", "The vector index refused the search.") from error
+    fused = fuse(
+        [Scored(hit.id, hit.score) for hit in legs.dense],
+        [Scored(hit.id, hit.score) for hit in legs.sparse],
+        tools.dense_weight,
+    )
+    with tools.database.tenant(actor.tenant_id) as uow:
+        hits, dropped = confirm(uow, actor, collection_id, fused)
+    return Found(tuple(hits[:limit]), len(legs.dense), len(legs.sparse), dropped, tuple(languages))
+
+
+def embed_query(tools: SearchTools, tenant_id: UUID, query: str) -> list[float]:
+    """The query's dense vector, under a seat at the embedding server."""
+    try:
+        with tools.seat(tenant_id):
+            return tools.embedder.query(query)
+    except EmbeddingUnavailable as error:
+        raise UnavailableError(
+            "embeddings_unavailable", "The embedding server does not answer. Try again shortly."
+        ) from error
+    except EmbeddingRejected as error:
+        raise UpstreamError("embedding_rejected", "The embedding server refused the question.") from error
+
+
+def confirm(
+    uow: UnitOfWork, actor: Principal, collection_id: UUID, fused: Sequence[Fused]
+) -> tuple[list[FoundChunk], int]:
+    """Read every proposed hit again under the caller's rights. Returns confirmed hits in order, and how many fell."""
+    access.open_collection(uow, actor, collection_id, Action.ASK)
+    by_id = {UUID(hit.id): hit for hit in fused}
+    rows = {
+        chunk.id: (chunk, name)
+        for chunk, name in uow.session.execute(
+            select(Chunk, Document.name)
+            .join(Document, Document.id == Chunk.document_id)
+            .where(
+                Chunk.id.in_(by_id),
+                Chunk.collection_id == collection_id,
+                Document.active_version_id == Chunk.version_id,
+                Document.deleted_at.is_(None),
+            )
+        )
+    }
+    dropped = len(by_id) - len(rows)
+    if dropped:
+        observability.orphan_hits.inc(dropped)
+    found = []
+    for chunk_id, hit in by_id.items():
+        if chunk_id not in rows:
+            continue
+        chunk, name = rows[chunk_id]
+        found.append(
+            FoundChunk(
+                chunk_id=chunk.id,
+                document_id=chunk.document_id,
+                version_id=chunk.version_id,
+                document_name=name,
+                text=chunk.text,
+                header=chunk.header,
+                language=chunk.language,
+                char_start=chunk.char_start,
+                char_end=chunk.char_end,
+                page_from=chunk.page_from,
+                page_to=chunk.page_to,
+                score=hit.score,
+                dense=hit.dense,
+                sparse=hit.sparse,
+            )
+        )
+    return found, dropped
+
+
+def _languages(uow: UnitOfWork, collection_id: UUID) -> list[str]:
+    """Languages of the chunks that can be found: the question is stemmed in each of them."""
+    return sorted(
+        language
+        for (language,) in uow.session.execute(
+            select(DocumentVersion.language)
+            .join(Document, Document.active_version_id == DocumentVersion.id)
+            .where(Document.collection_id == collection_id, Document.deleted_at.is_(None))
+            .distinct()
+        )
+        if language is not None
+    )
+
+
+def frequencies(uow: UnitOfWork, collection_id: UUID, terms: Sequence[int]) -> Frequencies:
+    """Exact document frequencies of term ids over the searchable chunks of the collection."""
+    active = (
+        "from chunks c join documents d on d.tenant_id = c.tenant_id and d.id = c.document_id"
+        " and d.active_version_id = c.version_id and d.deleted_at is null where c.collection_id = :collection"
+    )
+    total = uow.session.execute(text(f"select count(*) {active}"), {"collection": collection_id}).scalar_one()
+    statement = text(
+        f"select i.id, (select count(*) {active} and c.stems @> array[i.id]) from unnest(:ids) as i(id)"  # noqa: S608
+    ).bindparams(bindparam("ids", type_=ARRAY(BigInteger)))
+    rows = uow.session.execute(statement, {"collection": collection_id, "ids": list(set(terms))}).all()
+    return Frequencies(total_chunks=total, by_term=dict(rows))

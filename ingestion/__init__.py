@@ -1,0 +1,1 @@
+"""Files -> pages -> elements -> chunks -> vectors. Knows no tenants, tables or HTTP routes."""

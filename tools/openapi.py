@@ -1,0 +1,34 @@
+"""Write docs/openapi.json from the application, or with --check fail when the file differs from it."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "openapi.json"
+
+
+def described() -> str:
+    """The OpenAPI document as stable, readable JSON."""
+    from app.main import create_app
+
+    return json.dumps(create_app().openapi(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def main() -> int:
+    """1 when --check finds a difference, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    text = described()
+    if not parser.parse_args().check:
+        TARGET.write_text(text, encoding="utf-8")
+        return 0
+    if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
+        sys.stderr.write(f"{TARGET.name} differs from the application: run `make openapi` and look at the difference\n")
+        return 1
+    sys.stdout.write(f"{TARGET.name} is up to date\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

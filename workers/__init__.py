@@ -1,0 +1,1 @@
+"""Celery entry points: thin wrappers around the job handlers of `app`."""
