@@ -14,6 +14,7 @@ from uuid import UUID
 
 import httpx
 import redis
+from pydantic import SecretStr
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
@@ -149,11 +150,15 @@ def answer_tools(made: Services) -> AnswerTools:
 
 def missing_parts(made: Services) -> list[str]:
     """What is not there of everything that uploads and answers need, in words; empty when ready."""
+    settings, embeddings = made.settings, made.settings.embeddings_url
     checks: list[tuple[str, Callable[[], bool]]] = [
         ("index: the vector index does not answer", made.index.ready),
-        ("embeddings: the embedding server does not answer", lambda: _answers(made.settings.embeddings_url)),
-        ("engine: the model server does not answer", lambda: _answers(made.settings.engine_url)),
-        ("broker: Redis does not answer", lambda: _broker_answers(made.settings.redis_url)),
+        (
+            "embeddings: the embedding server does not answer",
+            lambda: _answers(embeddings, settings.embeddings_api_key),
+        ),
+        ("engine: the model server does not answer", lambda: _answers(settings.engine_url, settings.engine_api_key)),
+        ("broker: Redis does not answer", lambda: _broker_answers(settings.redis_url)),
     ]
     missing = [sentence for sentence, check in checks if not check()]
     try:
@@ -164,11 +169,16 @@ def missing_parts(made: Services) -> list[str]:
     return missing
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, key: SecretStr) -> bool:
+    """Whether a model server works: /health, or, for servers without it, the list of its models."""
+    base, headers = url.rstrip("/"), {"Authorization": f"Bearer {key.get_secret_value()}"}
     try:
-        return httpx.get(f"{url.rstrip('/')}/health", timeout=2).status_code == httpx.codes.OK
+        status = httpx.get(f"{base}/health", timeout=2, headers=headers).status_code
+        if status == httpx.codes.NOT_FOUND:
+            status = httpx.get(f"{base}/v1/models", timeout=2, headers=headers).status_code
     except httpx.HTTPError:
         return False
+    return status == httpx.codes.OK
 
 
 def _broker_answers(url: str) -> bool:

@@ -22,6 +22,7 @@ _HEADER_PART_CHARS: Final = 120
 _HEADER_CHARS: Final = 400
 
 _HEADINGS: Final = frozenset({"title", "heading"})
+_FURNITURE: Final = frozenset({"header", "footer"})
 # What splits worse and worse; the last resort cuts anywhere (text without spaces).
 _CUTS: Final = (
     re.compile(r"\n\s*\n"),
@@ -72,12 +73,16 @@ def chunk(
     if target_chars < 50:
         raise ValueError("target_chars must be at least 50")
     text = canonical.text
-    spans = list(_pack(text, list(_blocks(canonical, pages)), target_chars, title))
+    blocks = _joined(text, list(_blocks(canonical, pages)), canonical)
+    spans = list(_pack(text, blocks, target_chars, title))
     document_language = language or language_of(text)
     languages = languages_of_parts([text[start:end] for start, end, _ in spans], document_language)
     chunks: list[Chunk] = []
     for (start, end, header), part_language in zip(spans, languages, strict=True):
         page_from, page_to = canonical.page_range(start, end)
+        sheet = pages[page_from - 1]
+        if sheet.width is None and sheet.label:  # the name of a sheet; a page label says nothing
+            header = f"{header} > {sheet.label}" if header else sheet.label  # noqa: PLW2901
         chunks.append(Chunk(len(chunks), start, end, text[start:end], header, page_from, page_to, part_language))
     return chunks
 
@@ -85,7 +90,6 @@ def chunk(
 def _blocks(canonical: CanonicalText, pages: Sequence[ParsedPage]) -> Iterator[_Block]:
     """Elements as blocks in global offsets, in order, without overlap; text between them becomes paragraphs."""
     text = canonical.text
-    open_block: _Block | None = None
     for page, base in zip(pages, canonical.page_starts, strict=True):
         position = base
         end_of_page = base + len(page.text)
@@ -104,15 +108,24 @@ def _blocks(canonical: CanonicalText, pages: Sequence[ParsedPage]) -> Iterator[_
             start, end = _trimmed(text, block.start, block.end)
             if start == end:
                 continue
-            block = replace(block, start=start, end=end)  # noqa: PLW2901
-            if open_block is not None and _continues(text, open_block, block, canonical):
-                open_block = replace(open_block, end=block.end)
-                continue
-            if open_block is not None:
-                yield open_block
-            open_block = block
-    if open_block is not None:
-        yield open_block
+            yield replace(block, start=start, end=end)
+
+
+def _joined(text: str, blocks: Sequence[_Block], canonical: CanonicalText) -> list[_Block]:
+    """Blocks with sentences mended that run over a page break (and over the footer and header in between)."""
+    joined: list[_Block] = []
+    furniture: list[_Block] = []
+    for block in blocks:
+        if block.kind in _FURNITURE:
+            furniture.append(block)
+            continue
+        if joined and _continues(text, joined[-1], block, canonical):
+            joined[-1] = replace(joined[-1], end=block.end)
+        else:
+            joined += furniture
+            joined.append(block)
+        furniture.clear()
+    return joined + furniture
 
 
 def _continues(text: str, before: _Block, block: _Block, canonical: CanonicalText) -> bool:
@@ -148,9 +161,9 @@ def _pack(text: str, blocks: Sequence[_Block], target: int, title: str) -> Itera
         length = block.end - block.start
         if block.kind in _HEADINGS:
             # A heading right under a heading stays with it; else it opens a new chunk.
-            if any(item.kind not in _HEADINGS for item in gathered):
-                yield from flush()
-            elif gathered and block.end - gathered[0].start > target:
+            if any(item.kind not in _HEADINGS for item in gathered) or (
+                gathered and block.end - gathered[0].start > target
+            ):
                 yield from flush()
             sections.enter(text[block.start : block.end], block.level)
             gathered.append(block)

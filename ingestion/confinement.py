@@ -114,12 +114,10 @@ def limit_resources(limits: ProcessLimits, cpu_s: int) -> None:
     )
     for kind, soft, hard in wanted:
         ceiling = resource.getrlimit(kind)[1]
-        if ceiling != resource.RLIM_INFINITY:
-            pair = (min(soft, ceiling), min(hard, ceiling))
-        else:
-            pair = (soft, hard)
+        if ceiling == resource.RLIM_INFINITY:
+            ceiling = hard
         try:
-            resource.setrlimit(kind, pair)
+            resource.setrlimit(kind, (min(soft, ceiling), min(hard, ceiling)))
         except (ValueError, OSError):  # macOS refuses RLIMIT_AS
             continue
 

@@ -5,8 +5,10 @@ Headings come only from the format (styles, h1-h6, #), never from a guess about 
 
 import importlib
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from ingestion.canonical import Element, Line, ParsedPage, clean
@@ -33,13 +35,13 @@ _KINDS: Final = {
 
 def prepare(models_dir: Path, *modules: str) -> None:
     """Load unstructured for offline use: the language model comes from `models_dir`, nothing is ever downloaded."""
+    _defer("spacy")
     import unstructured.nlp.tokenize as tokenize
 
     folder = models_dir / _MODEL_FOLDER
 
     def load() -> Any:
-        import spacy
-
+        spacy: Any = sys.modules[tokenize.__name__].__dict__["spacy"]
         if (folder / "config.cfg").exists():
             return spacy.load(folder, exclude=["ner", "lemmatizer", "attribute_ruler"])
         # Sentence ends by punctuation only. Good enough: no heading or paragraph of ours depends on it.
@@ -51,16 +53,28 @@ def prepare(models_dir: Path, *modules: str) -> None:
     for name in modules:
         importlib.import_module(name)
     for name in _GUESSING:
-        if name in modules or name in _loaded():
-            module = importlib.import_module(name)
-            if hasattr(module, "is_possible_narrative_text"):
-                module.is_possible_narrative_text = _always
+        if name in sys.modules:
+            module: Any = sys.modules[name]
+            module.is_possible_narrative_text = _always
 
 
-def _loaded() -> Mapping[str, Any]:
-    import sys
+def _defer(name: str) -> None:
+    """Put a stand-in for a module in place that becomes the module at its first use.
 
-    return sys.modules
+    spaCy takes seconds to import, and nothing that runs here uses it. (importlib's LazyLoader loads at the second
+    import statement in Python 3.11.)
+    """
+    if name in sys.modules:
+        return
+    stand_in = ModuleType(name)
+
+    def attribute(wanted: str) -> Any:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), wanted)
+
+    stand_in.__dict__["__getattr__"] = attribute
+    sys.modules[name] = stand_in
 
 
 def _always(text: str, *_: Any, **__: Any) -> bool:
@@ -163,7 +177,9 @@ class PageBuilder:
     def add_table(self, rows: list[list[str]], meta: Mapping[str, Any] | None = None) -> None:
         """Append a table, one line per row."""
         lines = [line for row in rows if (line := row_line(row))]
-        self.add("table", "\n".join(lines), None, {**(meta or {}), "columns": max((len(row) for row in rows), default=0)})
+        self.add(
+            "table", "\n".join(lines), None, {**(meta or {}), "columns": max((len(row) for row in rows), default=0)}
+        )
 
     def attach(self, kind: str, offset: int, meta: Mapping[str, Any]) -> None:
         """Add an element without text of its own at an offset."""

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx
 
 LANE_HEADER = "X-Fullread-Lane"
+Lane = Literal["batch", "interactive"]
 TEXTS_AT_ONCE = 32
 RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TOO_LONG_PARAMS = frozenset({"input_tokens", "input_text"})
@@ -70,15 +71,15 @@ class EmbeddingClient:
         """Close the connections."""
         self._client.close()
 
-    def documents(self, texts: Sequence[str]) -> list[list[float]]:
-        """Unit vectors of passages, in order; the batch lane, 32 texts a request.
+    def documents(self, texts: Sequence[str], *, lane: Lane = "batch") -> list[list[float]]:
+        """Unit vectors of passages, in order; 32 texts a request, in the batch lane unless somebody waits for them.
 
         Raises EmbeddingUnavailable (a retry helps) or EmbeddingRejected.
         """
         vectors: list[list[float]] = []
         for first in range(0, len(texts), TEXTS_AT_ONCE):
             batch = [self._prefixes.passage + text for text in texts[first : first + TEXTS_AT_ONCE]]
-            vectors.extend(self._send(batch, "batch"))
+            vectors.extend(self._send(batch, lane))
         return vectors
 
     def query(self, text: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Which parsers made a page: changes whenever the same bytes could give another text, so stored pages can be told apart."""
+"""Which parsers made a page: changes whenever the same bytes could give another text."""
 
 from importlib.metadata import version
 from typing import Final

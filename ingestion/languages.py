@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Final
 
 UNKNOWN: Final = "und"
-MIN_LETTERS: Final = 60
+MIN_LETTERS: Final = 40
 _SAMPLE_CHARS: Final = 2000
 _MIN_CONFIDENCE: Final = 0.5
 # Languages of business documents. The model knows more, and names exotic ones for short or odd text.

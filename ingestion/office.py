@@ -8,6 +8,7 @@ from typing import Any
 from ingestion import elements, sheets, word
 from ingestion.canonical import ParsedPage, clean
 from ingestion.errors import ParseError
+from ingestion.ooxml import parse_xml, transitional_copy
 
 _CORE = {
     "title": "{http://purl.org/dc/elements/1.1/}title",
@@ -32,7 +33,7 @@ def probe(path: Path, kind: str, password: str | None) -> dict[str, Any]:
     del password
     found: dict[str, Any] = {**_properties(path), "facts": {}}
     if kind == "xlsx":
-        visible, hidden = sheets.sheet_names(path)
+        visible, hidden = sheets.sheet_names(transitional_copy(path))
         if not visible:
             raise ParseError("no_text", "The workbook has no visible sheet with cells.")
         found["page_count"] = len(visible)
@@ -54,7 +55,7 @@ def parse(path: Path, kind: str, first: int, last: int, password: str | None) ->
     """Pages first..last."""
     del password
     if kind == "xlsx":
-        return sheets.parse(path, first, last)
+        return sheets.parse(transitional_copy(path), first, last)
     return word.parse(path)[first - 1 : last]
 
 
@@ -79,7 +80,7 @@ def decrypted(path: Path, password: str) -> Path:
 def _properties(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
-            root = word.parse_xml(archive.read("docProps/core.xml"))
+            root = parse_xml(archive.read("docProps/core.xml"))
     except (KeyError, ParseError):
         return {}
     found: dict[str, Any] = {}

@@ -5,15 +5,15 @@ Offsets are always those of pdfium's text. A block that cannot be found in that 
 
 import re
 import tempfile
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from ingestion import pdf
 from ingestion.canonical import Box, Element, Line, ParsedPage, clean, union
+from ingestion.placement import Squeezed, squeeze
 
 MIN_TOKEN_SHARE: Final = 0.95
 _MIN_OVERLAP: Final = 0.8
@@ -21,6 +21,7 @@ _EDGE_SHARE: Final = 0.12
 _MIN_REPEATS: Final = 3
 _EVERY_PAGE: Final = 1_000_000
 _TOKEN = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d+")
 _KINDS: Final = {
     "heading": "heading",
     "paragraph": "paragraph",
@@ -109,34 +110,9 @@ def _block_text(block: Any) -> str:
     return " ".join(part for part in parts if part)
 
 
-class _Squeezed:
-    """Letters and digits of a text, case folded, with the offset of each: equal where only layout differs."""
-
-    def __init__(self, text: str) -> None:
-        letters: list[str] = []
-        self.offsets: list[int] = []
-        for offset, char in enumerate(text):
-            if char.isalnum():
-                # Ligatures and sharp s fold to several letters; all keep the offset of their one character.
-                folded = char.casefold() if char.isascii() else squeeze(char)
-                letters.append(folded)
-                self.offsets.extend([offset] * len(folded))
-        self.letters = "".join(letters)
-
-    def index_of(self, offset: int) -> int:
-        return bisect_left(self.offsets, offset)
-
-
-def squeeze(text: str) -> str:
-    """Only the letters and digits, compatibility forms resolved, case folded."""
-    import unicodedata
-
-    return "".join(char for char in unicodedata.normalize("NFKC", text).casefold() if char.isalnum())
-
-
 def _place(page: ParsedPage, blocks: Sequence[Any]) -> list[Element]:
     """Elements at the spans of their words, in text order, none over another."""
-    squeezed = _Squeezed(page.text)
+    squeezed = Squeezed(page.text)
     placed: list[Element] = []
     cursor = 0
     for block in blocks:
@@ -162,16 +138,14 @@ def _place(page: ParsedPage, blocks: Sequence[Any]) -> list[Element]:
 
 
 def _find(
-    squeezed: _Squeezed, words: str, cursor: int, lines: Sequence[Line], inside: Sequence[int]
+    squeezed: Squeezed, words: str, cursor: int, lines: Sequence[Line], inside: Sequence[int]
 ) -> tuple[int, int] | None:
     """Exact run of the block's letters: where the page has them, else after the last block, else anywhere."""
-    if not words:
-        return None
     starts = [squeezed.index_of(lines[inside[0]].start)] if inside else []
     for begin in [*starts, cursor, 0]:
-        found = squeezed.letters.find(words, begin)
-        if found >= 0:
-            return squeezed.offsets[found], squeezed.offsets[found + len(words) - 1] + 1
+        span = squeezed.find(words, begin)
+        if span is not None:
+            return span
     return None
 
 
@@ -221,7 +195,7 @@ def _span_box(lines: Sequence[Line], start: int, end: int) -> Box | None:
 
 def _meta(block: Any) -> dict[str, Any]:
     if block.kind == "table":
-        rows = [block.header or [], *(block.rows or [])]
+        rows = [*([block.header] if block.header else []), *(block.rows or [])]
         return {
             "rows": [[clean(cell.text) for cell in row] for row in rows],
             "header_rows": 1 if block.header else 0,
@@ -289,34 +263,42 @@ def _with_fields(page: ParsedPage, source: Any) -> ParsedPage:
 
 
 def _mark_furniture(pages: list[ParsedPage]) -> list[ParsedPage]:
-    """Mark lines at the page's edge that come back on several pages (numbers aside) as header or footer."""
-
-    def key(page: ParsedPage, line: Line) -> str:
-        return re.sub(r"\d+", "#", page.text[line.start : line.end]).strip().casefold()
-
+    """Mark as header or footer what comes back on several pages (numbers aside): lines at the edge, and "headings"."""
     edges: dict[int, list[tuple[str, Line]]] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for page in pages:
-        found: list[tuple[str, Line]] = []
-        for line in page.lines:
-            if line.box is None or not page.height:
-                continue
-            if line.box[3] <= _EDGE_SHARE * page.height:
-                found.append(("header", line))
-            elif line.box[1] >= (1 - _EDGE_SHARE) * page.height:
-                found.append(("footer", line))
-        edges[page.number] = found
-        counts.update({(kind, key(page, line)) for kind, line in found})
+        edges[page.number] = found = list(_edge_lines(page))
+        counts.update({(kind, _key(page, line)) for kind, line in found})
+        counts.update({("heading", _key(page, item)) for item in page.elements if item.kind == "heading"})
     marked: list[ParsedPage] = []
     for page in pages:
         furniture = [
             Element(kind, line.start, line.end, line.box)
             for kind, line in edges[page.number]
-            if counts[kind, key(page, line)] >= _MIN_REPEATS
+            if counts[kind, _key(page, line)] >= _MIN_REPEATS
         ]
-        if not furniture:
-            marked.append(page)
-            continue
-        own = [item for item in page.elements if not any(f.start < item.end and item.start < f.end for f in furniture)]
+        own: list[Element] = []
+        for item in page.elements:
+            if any(line.start < item.end and item.start < line.end for line in furniture):
+                continue
+            if item.kind == "heading" and counts["heading", _key(page, item)] >= _MIN_REPEATS:
+                upper = item.box is not None and item.box[1] < (page.height or 0) / 2
+                own.append(Element("header" if upper else "footer", item.start, item.end, item.box))
+            else:
+                own.append(item)
         marked.append(replace(page, elements=tuple(sorted([*own, *furniture], key=lambda item: item.start))))
     return marked
+
+
+def _edge_lines(page: ParsedPage) -> Iterator[tuple[str, Line]]:
+    for line in page.lines:
+        if line.box is None or not page.height:
+            continue
+        if line.box[3] <= _EDGE_SHARE * page.height:
+            yield "header", line
+        elif line.box[1] >= (1 - _EDGE_SHARE) * page.height:
+            yield "footer", line
+
+
+def _key(page: ParsedPage, span: Line | Element) -> str:
+    return _NUMBER.sub("#", page.text[span.start : span.end]).strip().casefold()

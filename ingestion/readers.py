@@ -1,4 +1,4 @@
-"""The reader table: format -> probe and parse. Runs inside the sandbox's child; nothing here is safe to run elsewhere."""
+"""The reader table: format -> probe and parse. Runs inside the sandbox's child; not safe to run elsewhere."""
 
 import importlib
 from pathlib import Path
@@ -16,8 +16,8 @@ _MODULES: Final = {
     "pdf": "ingestion.pdf_structure",
     "docx": "ingestion.office",
     "xlsx": "ingestion.office",
-    "html": "ingestion.text",
-    "md": "ingestion.text",
+    "html": "ingestion.markup",
+    "md": "ingestion.markup",
     "txt": "ingestion.text",
     "csv": "ingestion.text",
     "eml": "ingestion.mail",
@@ -43,7 +43,7 @@ def probe(path: Path, filename: str, password: str | None = None) -> Probe:
 
 
 def parse(path: Path, filename: str, first: int, last: int, password: str | None = None) -> list[ParsedPage]:
-    """Pages first..last (1-based, inclusive). Raises ParseError; a page that fails alone is a page in state `failed`."""
+    """Pages first..last (1-based, inclusive). Raises ParseError; a page that fails alone is in state `failed`."""
     path, kind = _admit(path, filename, password)
     pages: list[ParsedPage] = _reader(kind).parse(path, kind.name, first, last, password)
     return pages

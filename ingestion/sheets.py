@@ -3,6 +3,7 @@
 import re
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -18,43 +19,43 @@ _MAX_CELLS: Final = 5_000_000
 
 def sheet_names(path: Path) -> tuple[list[str], list[str]]:
     """(visible, hidden) sheet names in order."""
-    workbook = _open(path, data_only=True)
-    try:
+    with _opened(path, data_only=True) as workbook:
         visible = [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
         hidden = [sheet.title for sheet in workbook.worksheets if sheet.sheet_state != "visible"]
-    finally:
-        workbook.close()
     return visible, hidden
 
 
 def parse(path: Path, first: int, last: int) -> list[ParsedPage]:
     """Visible sheets first..last (1-based, inclusive)."""
-    values = _open(path, data_only=True)
-    # A formula without a cached value reads as empty: its text is better than nothing.
-    formulas = _open(path, data_only=False) if _has_formulas(path) else None
-    try:
+    with ExitStack() as stack:
+        values = stack.enter_context(_opened(path, data_only=True))
+        # A formula without a cached value reads as empty: its text is better than nothing.
+        formulas = stack.enter_context(_opened(path, data_only=False)) if _has_formulas(path) else None
         visible = [sheet for sheet in values.worksheets if sheet.sheet_state == "visible"]
         pages = [
             _sheet(number, sheet, None if formulas is None else formulas[sheet.title])
             for number, sheet in enumerate(visible, start=1)
             if first <= number <= last
         ]
-    finally:
-        values.close()
-        if formulas is not None:
-            formulas.close()
     if first == 1 and last >= len(visible):
         require_text(pages, "The workbook has no visible cell with content.")
     return pages
 
 
-def _open(path: Path, *, data_only: bool) -> Any:
+@contextmanager
+def _opened(path: Path, *, data_only: bool) -> Iterator[Any]:
     from openpyxl import load_workbook
 
-    try:
-        return load_workbook(path, read_only=True, data_only=data_only, keep_links=False)
-    except (KeyError, ValueError, zipfile.BadZipFile, OSError, TypeError, AttributeError):
-        raise ParseError("corrupt", "The workbook is damaged: it cannot be opened.") from None
+    # An open file, not a path: it refuses paths by their ending, and stored files have none.
+    with path.open("rb") as file:
+        try:
+            workbook = load_workbook(file, read_only=True, data_only=data_only, keep_links=False)
+        except (KeyError, ValueError, zipfile.BadZipFile, OSError, TypeError, AttributeError):
+            raise ParseError("corrupt", "The workbook is damaged: it cannot be opened.") from None
+        try:
+            yield workbook
+        finally:
+            workbook.close()
 
 
 def _has_formulas(path: Path) -> bool:

@@ -172,10 +172,10 @@ def _text_kind(head: bytes, promised: str | None) -> str:
     if promised in _TEXT_KINDS:
         return promised or "txt"
     stripped = text_bytes.lstrip()
-    if _HTML.search(stripped[:2048]):
-        return "html"
     if _looks_like_mail(stripped):
         return "eml"
+    if _HTML.search(stripped[:2048]):
+        return "html"
     return "txt"
 
 

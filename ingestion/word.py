@@ -19,25 +19,12 @@ from ingestion import elements
 from ingestion.canonical import ParsedPage, clean
 from ingestion.elements import MARK_BASE, MARK_LIMIT, PageBuilder
 from ingestion.errors import ParseError
+from ingestion.ooxml import parse_xml, transitional
 
 _W: Final = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _MC: Final = "http://schemas.openxmlformats.org/markup-compatibility/2006"
 _M: Final = "http://schemas.openxmlformats.org/officeDocument/2006/math"
 _NS: Final = {"w": _W, "mc": _MC, "m": _M}
-# ISO strict documents use other namespaces for the same vocabulary.
-_STRICT: Final = (
-    (b"http://purl.oclc.org/ooxml/wordprocessingml/main", _W.encode()),
-    (b"http://purl.oclc.org/ooxml/officeDocument/math", _M.encode()),
-    (
-        b"http://purl.oclc.org/ooxml/officeDocument/relationships",
-        b"http://schemas.openxmlformats.org/officeDocument/2006/relationships",
-    ),
-    (b"http://purl.oclc.org/ooxml/drawingml/", b"http://schemas.openxmlformats.org/drawingml/2006/"),
-    (
-        b"http://purl.oclc.org/ooxml/officeDocument/",
-        b"http://schemas.openxmlformats.org/officeDocument/2006/",
-    ),
-)
 _UNWRAP: Final = ("ins", "moveTo", "smartTag", "customXml", "fldSimple", "bdo", "dir", "sdtContent", "sdt")
 _HEADING_STYLE = re.compile(r"^heading\s*(\d)$", re.IGNORECASE)
 
@@ -75,17 +62,6 @@ def parse(path: Path) -> list[ParsedPage]:
     return pages
 
 
-def parse_xml(data: bytes) -> Any:
-    """Root of an XML part, by a parser that resolves nothing and refuses giants."""
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, load_dtd=False)
-    for strict, transitional in _STRICT:
-        data = data.replace(strict, transitional)
-    try:
-        return etree.fromstring(data, parser)
-    except etree.XMLSyntaxError:
-        raise ParseError("corrupt", "The document is damaged: a part of it is not valid XML.") from None
-
-
 def _normalised(path: Path, marks: _Marks) -> tuple[bytes, Any]:
     """The package with a changed main part, and that part's body."""
     with zipfile.ZipFile(path) as archive:
@@ -112,8 +88,7 @@ def _normalised(path: Path, marks: _Marks) -> tuple[bytes, Any]:
                 if name == main:
                     data = etree.tostring(root, xml_declaration=True, encoding="UTF-8", standalone=True)
                 elif name.endswith((".xml", ".rels")):
-                    for strict, transitional in _STRICT:
-                        data = data.replace(strict, transitional)
+                    data = transitional(data)
                 target.writestr(name, data)
     return buffer.getvalue(), body
 

@@ -28,7 +28,7 @@ from ingestion.errors import ParseError
 
 FRAME: Final = struct.Struct(">I")
 _READ_BYTES: Final = 1024 * 1024
-_MEMORY_SHARE: Final = 0.75
+_MEMORY_SHARE: Final = 0.4
 _EXIT_UNCONFINED: Final = 77
 
 
@@ -126,7 +126,7 @@ class _Zygote:
             seccomp = confinement.filter_system_calls()
             os._exit(int(landlock) | int(seccomp) << 1)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        held = status if status >= 0 else 0
+        held = max(status, 0)
         self._landlock, self._seccomp = bool(held & 1), bool(held & 2)
         return {"landlock": self._landlock, "seccomp": self._seccomp}
 
@@ -230,8 +230,8 @@ class _Zygote:
         except ParseError as error:
             return orjson.dumps({"error": error.to_json()})
         except MemoryError:
-            error = ParseError("resource_limit", "Reading took too much memory.", resource="memory")
-            return orjson.dumps({"error": error.to_json()})
+            swollen = ParseError("resource_limit", "Reading took too much memory.", resource="memory")
+            return orjson.dumps({"error": swollen.to_json()})
         except RecursionError:
             return orjson.dumps({"error": ParseError("corrupt", "The file nests too deeply to be read.").to_json()})
         except OSError as error:

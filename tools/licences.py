@@ -16,12 +16,7 @@ STATED: dict[str, str] = {}
 ALLOWED: dict[str, str] = {}
 
 # Wheels that carry a separate program under another licence than their own: found by hand, listed on each run.
-CARRIES: dict[str, str] = {
-    "pypandoc-binary": (
-        "pandoc, GPL-2.0-or-later: a separate program that comes with unstructured's epub, odt and rtf extras; "
-        "not linked, and not called by the formats of this release (docs/decisions/0012-dependencies.md)"
-    ),
-}
+CARRIES: dict[str, str] = {}
 
 _LESSER = re.compile(r"\bLGPL|lesser general public", re.IGNORECASE)
 _REFUSED = re.compile(

@@ -16,7 +16,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from app.answering import coverage, evidence, record, sources
+from app.answering import coverage, evidence, questions, record, sources
 from app.answering.citations import Levelled, Span, VerifiedQuote, place, verify
 from app.answering.record import Citation, Draft
 from app.answering.sources import StoredText
@@ -36,6 +36,15 @@ log = structlog.get_logger()
 #: Passages that are judged as evidence; quotes shown of them at most.
 JUDGED = 24
 QUOTES = 6
+
+_REFUSALS = {
+    evidence.Reason.NO_PASSAGES: "No passage was found.",
+    evidence.Reason.WEAK: "No sentence holds enough of what the question asks for.",
+    evidence.Reason.NAME_ABSENT: "The nearest sentences are not about the name in the question.",
+    evidence.Reason.NUMBER_ABSENT: "The nearest sentences do not hold the number in the question.",
+    evidence.Reason.YEAR_ABSENT: "The nearest sentences are not about the year in the question.",
+    evidence.Reason.WRONG_KIND: "The nearest sentences do not hold the kind of thing that is asked for.",
+}
 
 Route = Literal["auto", "retrieval", "full"]
 
@@ -67,9 +76,7 @@ async def stream(tools: AnswerTools, actor: Principal, collection_id: UUID, ques
 
     Whatever ends it (an error, a client that leaves) is recorded with the usage known by then.
     """
-    question = search.checked_query(question)
-    if route == "full":
-        raise InvalidInputError("route_not_built", "The full pass comes with a later release. Use route 'retrieval'.")
+    question = checked(question, route)
     draft = Draft(id=new_id(), collection_id=collection_id, question=question, route="retrieval", created_at=now())
     draft.route_reasons = [
         "You asked for retrieval." if route == "retrieval" else "Retrieval is the only route of this release."
@@ -105,6 +112,13 @@ async def stream(tools: AnswerTools, actor: Principal, collection_id: UUID, ques
         raise
     await _record(tools, actor, draft)
     yield Event("answer", shown(draft))
+
+
+def checked(question: str, route: Route) -> str:
+    """The question as it is asked. Raises InvalidInputError, before anything is streamed or recorded."""
+    if route == "full":
+        raise InvalidInputError("route_not_built", "The full pass comes with a later release. Use route 'retrieval'.")
+    return search.checked_query(question)
 
 
 async def _record(tools: AnswerTools, actor: Principal, draft: Draft) -> None:
@@ -157,31 +171,20 @@ def prepare(tools: AnswerTools, actor: Principal, collection_id: UUID, question:
     """Search, read the stored pages of the best passages, judge whether they hold an answer, count coverage."""
     found = search.search(tools.search, actor, collection_id, question, limit=JUDGED)
     judged = found.hits
+    stems = _stems(question, found)
     with tools.database.tenant(actor.tenant_id) as uow:
         wanted: dict[UUID, list[tuple[int, int]]] = defaultdict(list)
         for hit in judged:
             wanted[hit.version_id].append((hit.page_from, hit.page_to))
         texts = sources.stored_texts(uow, wanted)
         documents = sources.in_scope(uow, collection_id)
-        stems = {term.stem for language in found.languages for term in terms(question, language) if not term.is_stop}
-        counted = search.frequencies(uow, collection_id, [term_id(stem) for stem in stems])
-    judgement = evidence.judge(
-        question,
-        [
-            evidence.Passage(
-                chunk_id=str(hit.chunk_id),
-                text=hit.text,
-                language=hit.language,
-                dense_score=hit.dense,
-                sparse_score=hit.sparse,
-                fused=hit.score,
-            )
-            for hit in judged
-        ],
-        evidence.Statistics(
-            total_chunks=counted.total_chunks,
-            df={stem: counted.by_term.get(term_id(stem), 0) for stem in stems},
-        ),
+        counted = search.frequencies(
+            uow, collection_id, [term_id(stem) for stem in stems], {hit.document_id for hit in judged}
+        )
+    statistics = evidence.Statistics(
+        total_chunks=counted.total_chunks,
+        df={stem: counted.by_term.get(term_id(stem), 0) for stem in stems},
+        documents_with={stem: counted.holders.get(term_id(stem), frozenset()) for stem in stems},
     )
     read: dict[str, set[int]] = defaultdict(set)
     for hit in judged:
@@ -189,10 +192,46 @@ def prepare(tools: AnswerTools, actor: Principal, collection_id: UUID, question:
     return Prepared(
         found=found,
         judged=judged,
-        judgement=judgement,
+        judgement=_judge(tools, actor, question, judged, statistics),
         texts=texts,
         coverage=coverage.coverage(documents, _only_searched(documents, read), passages_read=len(judged)),
     )
+
+
+def _stems(question: str, found: Found) -> set[str]:
+    """Stems of the question in every language that it may be held against."""
+    languages = {*found.languages, *(hit.language for hit in found.hits), *questions.spoken_languages(question)}
+    return {term.stem for language in languages for term in terms(question, language)}
+
+
+def _judge(
+    tools: AnswerTools,
+    actor: Principal,
+    question: str,
+    judged: Sequence[FoundChunk],
+    statistics: evidence.Statistics,
+) -> evidence.Judgement:
+    """Judge the passages, with cosines of their most promising sentences to the question."""
+    passages = [
+        evidence.Passage(
+            chunk_id=str(hit.chunk_id),
+            text=hit.text,
+            language=hit.language,
+            dense_score=hit.dense,
+            sparse_score=hit.sparse,
+            fused=hit.score,
+            header=hit.header,
+            document_id=str(hit.document_id),
+            document=hit.document_name,
+        )
+        for hit in judged
+    ]
+    chosen = evidence.candidates(question, passages, statistics)
+    cosines = search.cosines(
+        tools.search, actor.tenant_id, questions.without_names(question), [c.embed_text for c in chosen]
+    )
+    scores = {candidate.key: cosine for candidate, cosine in zip(chosen, cosines, strict=True)}
+    return evidence.judge(question, passages, statistics, sentence_scores=scores)
 
 
 def _only_searched(documents: Sequence[coverage.DocumentPages], read: Mapping[str, set[int]]) -> dict[str, set[int]]:
@@ -214,7 +253,7 @@ def _not_found(draft: Draft, prepared: Prepared) -> None:
 async def _extract(tools: AnswerTools, actor: Principal, draft: Draft, prepared: Prepared) -> Events:
     """Verified sentences, best first; the model's own sentence only when the quotes support it."""
     if not prepared.judgement.answerable:
-        draft.route_reasons.extend(prepared.judgement.reasons)
+        draft.route_reasons.extend(_REFUSALS[reason] for reason in prepared.judgement.reasons if reason in _REFUSALS)
         _not_found(draft, prepared)
         return
     chunks = {str(hit.chunk_id): hit for hit in prepared.judged}
@@ -238,15 +277,20 @@ async def _extract(tools: AnswerTools, actor: Principal, draft: Draft, prepared:
         _not_found(draft, prepared)
         return
     written = Written()
-    try:
-        async with aclosing(phrase(tools, actor, draft.id, draft.question, draft.citations, written)) as steps:
-            async for step in steps:
-                yield Event("status", {"phase": step})
-    except FullreadError as error:
-        if error.code == "token_mismatch":
-            raise
-        draft.route_reasons.append(f"The model's own sentence is left out: {error.message}")
-    _take(draft, written)
+    if len({citation.document_id for citation in draft.citations}) == 1:
+        try:
+            async with aclosing(phrase(tools, actor, draft.id, draft.question, draft.citations, written)) as steps:
+                async for step in steps:
+                    yield Event("status", {"phase": step})
+        except FullreadError as error:
+            if error.code == "token_mismatch":
+                raise
+            draft.route_reasons.append(f"The model's own sentence is left out: {error.message}")
+        finally:
+            _take(draft, written)
+    else:
+        # One sentence over several documents would mix what each of them says: the quotes speak for themselves.
+        draft.route_reasons.append("The quotes come from several documents, so no sentence is put before them.")
     quotes = "\n".join(f"“{' '.join(c.quote.split())}” [{c.ordinal}]" for c in draft.citations)
     draft.text = f"{written.text}\n\n{quotes}" if written.text else quotes
     if written.rejected:

@@ -32,9 +32,7 @@ NUMBER_WORDS = {
 }
 MONTHS = {
     "en": _listed("january february march april may june july august september october november december"),
-    "es": _listed(
-        "enero febrero marzo abril mayo junio julio agosto septiembre setiembre octubre noviembre diciembre"
-    ),
+    "es": _listed("enero febrero marzo abril mayo junio julio agosto septiembre setiembre octubre noviembre diciembre"),
     "ca": _listed("gener febrer març abril maig juny juliol agost setembre octubre novembre desembre"),
 }
 # Times that are not written with a number: weekdays, and how often.
@@ -61,6 +59,14 @@ TIMES = {
         """
     ),
 }
+# What a duration is measured in, in all our languages.
+TIME_UNITS = _listed(
+    """
+    day days week weeks month months year years hour hours minute minutes second seconds quarter quarters permanently
+    indefinitely immediately día días semana semanas mes meses año años hora horas minuto minutos segundo segundos
+    trimestre trimestres anualidades dia dies setmana setmanes mesos any anys hores minut minuts segon segons
+    """
+)
 EVERY_NUMBER_WORD = frozenset().union(*NUMBER_WORDS.values())
 EVERY_MONTH = frozenset().union(*MONTHS.values())
 EVERY_TIME = frozenset().union(*TIMES.values()) | EVERY_MONTH

@@ -66,7 +66,9 @@ _OPENERS = _listed(
     """
 )
 _BREAK = re.compile(r"[ \t\r\xa0]*(?:\f|\n[ \t\r\xa0]*(?:\n|\f))\s*")
-_BULLET = re.compile(r"(?:[-*•▪◦‣·–—●○■□➢✓]|\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})\)|\d{1,3}[.)º]|[a-z]\.)[ \t\xa0]+(?=\S)")
+_BULLET = re.compile(
+    r"(?:[-*•▪◦‣·–—●○■□➢✓]|\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})\)|\d{1,3}[.)º]|[a-z]\.)[ \t\xa0]+(?=\S)"
+)
 _NUMBERED = re.compile(
     r"(?:#{1,6}[ \t]|(?:\d{1,3}(?:\.\d{1,3})*[.)]?|[IVXLC]{1,7}\.)[ \t]+\S"
     r"|(?:article|artículo|art\.|section|sección|secció|clause|cláusula|clàusula|chapter|capítulo|capítol"

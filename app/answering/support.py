@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ingestion.terms import Term, terms
+from app.answering.numerals import months, number_words
+from ingestion.terms import Term, base_language, terms
 
 # Shown only when at least this share of its content words stands in the sources: a sentence without numbers and names
 # would otherwise pass whatever it says.
@@ -23,32 +24,12 @@ _AMOUNT = re.compile(
 )
 
 
-def _listed(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_NUMBER_WORDS = _listed(
-    """
-    two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
-    nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion half twice
-    dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince dieciséis veinte treinta cuarenta
-    cincuenta sesenta setenta ochenta noventa cien ciento doscientos quinientos mil millón millones mitad
-    quatre cinc sis set vuit nou deu onze dotze tretze quinze vint trenta quaranta cinquanta seixanta vuitanta noranta
-    cent milió milions meitat
-    """
-)
-_MONTHS = _listed(
-    """
-    january february march april june july august september october november december
-    enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre
-    gener febrer març maig juny juliol agost setembre novembre desembre
-    """
-)
-_NEGATIONS = _listed(
-    """
-    not no never nor neither without cannot nunca tampoco jamás sin ningún ninguna ninguno mai tampoc sense cap pas
-    """
-)
+_NEGATIONS = {
+    "en": frozenset({"not", "no", "never", "nor", "neither", "without", "cannot"}),
+    "es": frozenset({"no", "nunca", "tampoco", "jamás", "sin", "ningún", "ninguna", "ninguno", "ni"}),
+    "ca": frozenset({"no", "mai", "tampoc", "sense", "cap", "pas", "ni"}),
+}
+_ANY_NEGATION = frozenset({"not", "no", "never", "without", "nunca", "mai"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +49,13 @@ def supported(sentence: str, sources: Sequence[str], language: str | None = None
     known: list[Term] = [term for source in sources for term in terms(source, language)]
     forms, stems = {term.form for term in known}, {term.stem for term in known}
     amounts = {amount for source in sources for amount in _amounts(source)}
+    code = base_language(language)
+    exact_words, negations = number_words(code) | months(code), _NEGATIONS.get(code, _ANY_NEGATION)
     missing: list[str] = []
     content = held = 0
     for at, term in enumerate(said):
-        exact = term.is_number or term.is_name or term.form in _NUMBER_WORDS or term.form in _MONTHS
-        absent = (exact or term.form in _NEGATIONS) and term.form not in forms
+        exact = term.is_number or term.is_name or term.form in exact_words
+        absent = (exact or term.form in negations) and term.form not in forms
         # The first word of a sentence has a capital anyway, so it may be a name that nothing shows to be one.
         if absent or (at == 0 and not term.is_stop and term.stem not in stems):
             missing.append(sentence[term.start : term.end])

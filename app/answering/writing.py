@@ -67,7 +67,7 @@ async def _chat(
         wait_s=tools.wait_s,
     ) as seat:
         deltas = tools.engine.stream_chat(
-            [dict[str, str](**message) for message in messages],
+            messages,
             max_tokens=max_tokens,
             temperature=0.0,
             seed=0,
@@ -129,7 +129,7 @@ async def phrase(
     ]
     messages = prompts.short(question, best)
     yield "writing"
-    written.counted_tokens = await tools.engine.count_tokens([dict[str, str](**message) for message in messages])
+    written.counted_tokens = await tools.engine.count_tokens(messages)
     async with aclosing(_chat(tools, actor, answer_id, messages, _OWN_SENTENCE_TOKENS, written)) as stream:
         pieces = [piece async for piece in stream]
     sentence = " ".join("".join(pieces).split())
@@ -250,7 +250,7 @@ async def _fitting(
                 for p in passages
             ],
         )
-        counted = await tools.engine.count_tokens([dict[str, str](**message) for message in messages])
+        counted = await tools.engine.count_tokens(messages)
         if counted <= budget or len(passages) == 1:
             written.counted_tokens = counted
             if packed.left_out:

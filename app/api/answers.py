@@ -56,6 +56,7 @@ async def ask(
             access.open_collection(uow, actor, collection_id, Action.ASK)
 
     await to_thread.run_sync(allowed)
+    answer.checked(body.question, body.route)
     events = answer.stream(answer_tools(services), actor, collection_id, body.question, body.route)
     if "text/event-stream" in accept:
         return StreamingResponse(

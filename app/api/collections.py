@@ -5,7 +5,15 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.dependencies import CursorQuery, LimitQuery, PrincipalDep, ServicesDep, UnitDep, etag_revision
+from app.api.dependencies import (
+    TEXT_PATTERN,
+    CursorQuery,
+    LimitQuery,
+    PrincipalDep,
+    ServicesDep,
+    UnitDep,
+    etag_revision,
+)
 from app.api.schemas import (
     CollectionChange,
     CollectionCreate,
@@ -23,7 +31,7 @@ from app.api.schemas import (
 from app.bootstrap import search_tools
 from app.documents import access, collections
 from app.documents.tables import Collection
-from app.identity.permissions import Action, Role
+from app.identity.permissions import Action, Role, require
 from app.jobs import hints
 from app.retrieval import search
 
@@ -47,9 +55,10 @@ def list_collections(
     actor: PrincipalDep,
     limit: LimitQuery = 100,
     cursor: CursorQuery = None,
-    name: Annotated[str | None, Query(max_length=200, description="exact name, any case")] = None,
+    name: Annotated[str | None, Query(max_length=200, pattern=TEXT_PATTERN, description="exact name, any case")] = None,
 ) -> Items[CollectionOut]:
     """Collections that the caller sees, oldest first."""
+    require(actor, Action.READ)
     found = collections.page(uow, actor, after=cursor, limit=limit, name=name)
     last = found[-1].collection.id if len(found) == limit else None
     return Items(items=[_collection(f.collection, f.role) for f in found], next=str(last) if last else None)

@@ -1,18 +1,22 @@
 """What routes depend on: the process's services, the caller, and a unit of work that ends before the answer leaves."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Header, Query, Request
+from starlette.datastructures import Headers
 
 from app.bootstrap import Services
 from app.core.db import UnitOfWork
 from app.core.errors import InvalidInputError, UnauthenticatedError
-from app.identity import accounts
+from app.identity import accounts, secrets
 from app.identity.permissions import Principal
 
 _SECRET_PARAMETERS = ("api_key", "apikey", "token", "key", "access_token")
+_SECRET_PREFIXES = (f"{secrets.API_KEY_PREFIX}_", f"{secrets.SESSION_PREFIX}_")
+_REVISION = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 def get_services(request: Request) -> Services:
@@ -25,16 +29,24 @@ def get_services(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(get_services)]
 
 
+def bearer_token(headers: Headers) -> str:
+    """The token of `Authorization: Bearer`. Raises UnauthenticatedError when there is none."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise UnauthenticatedError("no_credentials", "Send an API key in the header 'Authorization: Bearer ...'.")
+    return token.strip()
+
+
 def get_principal(request: Request, services: ServicesDep) -> Principal:
     """The caller, from `Authorization: Bearer` (API key or login session). A secret in the address is refused."""
-    if any(name in request.query_params for name in _SECRET_PARAMETERS):
+    if any(
+        name.lower() in _SECRET_PARAMETERS or value.startswith(_SECRET_PREFIXES)
+        for name, value in request.query_params.multi_items()
+    ):
         raise InvalidInputError(
             "secret_in_url", "Send the API key in the header 'Authorization: Bearer ...', never in the address."
         )
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise UnauthenticatedError("no_credentials", "Send an API key in the header 'Authorization: Bearer ...'.")
-    return accounts.authenticate(services.database, token.strip(), request_id=request.state.request_id)
+    return accounts.authenticate(services.database, bearer_token(request.headers), request_id=request.state.request_id)
 
 
 PrincipalDep = Annotated[Principal, Depends(get_principal)]
@@ -51,6 +63,10 @@ UnitDep = Annotated[UnitOfWork, Depends(get_unit, scope="function")]
 
 LimitQuery = Annotated[int, Query(ge=1, le=200, description="rows of the page")]
 CursorQuery = Annotated[UUID | None, Query(description="`next` of the page before")]
+#: NUL is no text for Postgres: refused here, or the query crashes.
+TEXT_PATTERN = r"^[^\x00]*$"
+#: The largest value of the database's integer and bigint columns.
+INTEGER_MAX, BIGINT_MAX = 2**31 - 1, 2**63 - 1
 
 
 def etag_revision(if_match: Annotated[str | None, Header()] = None) -> int | None:
@@ -58,6 +74,6 @@ def etag_revision(if_match: Annotated[str | None, Header()] = None) -> int | Non
     if if_match is None:
         return None
     value = if_match.strip().removeprefix("W/").strip('"')
-    if not value.isdigit():
+    if not _REVISION.fullmatch(value):
         raise InvalidInputError("bad_etag", "If-Match must be the ETag of this object.")
     return int(value)

@@ -4,11 +4,19 @@ from typing import Annotated
 from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import APIRouter, File, Form, Query, Response, UploadFile
+from fastapi import APIRouter, File, Form, Path, Query, Response, UploadFile
 from fastapi.responses import FileResponse
 from sqlalchemy import select
 
-from app.api.dependencies import CursorQuery, LimitQuery, PrincipalDep, ServicesDep, UnitDep
+from app.api.dependencies import (
+    INTEGER_MAX,
+    TEXT_PATTERN,
+    CursorQuery,
+    LimitQuery,
+    PrincipalDep,
+    ServicesDep,
+    UnitDep,
+)
 from app.api.schemas import DocumentOut, Items, JobOut, JobRef, PageOut, UploadOut, VersionOut
 from app.core.errors import NotFoundError, UnavailableError
 from app.documents import access, library
@@ -76,8 +84,8 @@ def list_documents(
     actor: PrincipalDep,
     limit: LimitQuery = 100,
     cursor: CursorQuery = None,
-    state: Annotated[str | None, Query(max_length=40)] = None,
-    name: Annotated[str | None, Query(max_length=1000, description="exact name")] = None,
+    state: Annotated[str | None, Query(max_length=40, pattern=TEXT_PATTERN)] = None,
+    name: Annotated[str | None, Query(max_length=1000, pattern=TEXT_PATTERN, description="exact name")] = None,
 ) -> Items[DocumentOut]:
     """Documents of the collection, oldest first."""
     views = library.page(uow, actor, collection_id, after=cursor, limit=limit, state=state, name=name)
@@ -131,7 +139,7 @@ def list_pages(
     uow: UnitDep,
     actor: PrincipalDep,
     limit: Annotated[int, Query(ge=1, le=50)] = 20,
-    cursor: Annotated[int, Query(ge=0, description="number of the last page seen")] = 0,
+    cursor: Annotated[int, Query(ge=0, le=INTEGER_MAX, description="number of the last page seen")] = 0,
     version: VersionQuery = None,
 ) -> Items[PageOut]:
     """Parsed pages with text, lines and elements."""
@@ -143,7 +151,11 @@ def list_pages(
 
 @router.get("/documents/{document_id}/pages/{number}")
 def get_page(
-    document_id: UUID, number: int, uow: UnitDep, actor: PrincipalDep, version: VersionQuery = None
+    document_id: UUID,
+    number: Annotated[int, Path(ge=1, le=INTEGER_MAX)],
+    uow: UnitDep,
+    actor: PrincipalDep,
+    version: VersionQuery = None,
 ) -> PageOut:
     """One parsed page; `number` is the 1-based index in the file."""
     document = access.open_document(uow, actor, document_id, Action.READ)
@@ -180,7 +192,7 @@ def list_jobs(
     actor: PrincipalDep,
     limit: LimitQuery = 50,
     cursor: CursorQuery = None,
-    state: Annotated[str | None, Query(max_length=40)] = None,
+    state: Annotated[str | None, Query(max_length=40, pattern=TEXT_PATTERN)] = None,
 ) -> Items[JobOut]:
     """Jobs about collections that the caller sees, newest first."""
     visible = access.visible_collection_ids(actor)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from app.api.dependencies import PrincipalDep, ServicesDep, UnitDep
 from app.api.schemas import (
@@ -50,9 +50,15 @@ def _key(key: ApiKey) -> ApiKeyOut:
 
 
 @router.post("/login")
-def login(body: Login, services: ServicesDep) -> LoginOut:
+def login(body: Login, request: Request, services: ServicesDep) -> LoginOut:
     """Sign in with e-mail and password; the answer holds a bearer token for 12 hours."""
-    issued = accounts.sign_in(services.database, body.email, body.password.get_secret_value(), tenant_id=body.tenant)
+    issued = accounts.sign_in(
+        services.database,
+        body.email,
+        body.password.get_secret_value(),
+        tenant_id=body.tenant,
+        request_id=request.state.request_id,
+    )
     return LoginOut(token=issued.token, expires_at=issued.expires_at)
 
 

@@ -7,12 +7,18 @@ import time
 from typing import Any
 
 import structlog
-from starlette.datastructures import MutableHeaders
+from anyio import to_thread
+from fastapi import HTTPException
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api import problems
+from app.api.dependencies import bearer_token
 from app.core import observability
-from app.core.errors import TooLargeError
+from app.core.errors import FullreadError, TooLargeError
 from app.core.ids import new_id
+from app.identity import accounts
 
 log = structlog.get_logger()
 
@@ -59,7 +65,14 @@ class RequestFrame:
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self.app(scope, self._limited(scope, receive), framed)
+                refusal = await self._refusal(scope, request_id)
+                await (refusal or self.app)(scope, self._limited(scope, receive), framed)
+            except Exception as error:
+                # Answered here: outside of this frame the answer would lack its headers and be counted as 499.
+                log.exception("request_crashed", error=type(error).__name__)
+                if status != 499:
+                    raise
+                await problems.crashed(request_id)(scope, receive, framed)
             finally:
                 route = _route(scope)
                 observability.http_requests.labels(route, str(status)).inc()
@@ -71,11 +84,30 @@ class RequestFrame:
                     milliseconds=round((time.monotonic() - began) * 1000, 1),
                 )
 
+    async def _refusal(self, scope: Scope, request_id: str) -> Response | None:
+        """The answer to a request whose body need not be read, or None.
+
+        Forms go to disk before the route asks for the caller: strangers must not get that far.
+        """
+        headers = Headers(scope=scope)
+        declared = headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > self._limit(scope):
+            return problems.respond(_too_large(self._limit(scope)), request_id)
+        if _is_form(scope):
+            services = scope["app"].state.services
+            try:
+                token = bearer_token(headers)
+                await to_thread.run_sync(lambda: accounts.authenticate(services.database, token))
+            except FullreadError as error:
+                return problems.respond(error, request_id)
+        return None
+
+    def _limit(self, scope: Scope) -> int:
+        return self.max_upload_bytes + MULTIPART_OVERHEAD_BYTES if _is_form(scope) else JSON_BODY_BYTES
+
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """Count what the client sends, whatever it declared, and stop reading over the limit."""
-        content_type = dict(scope["headers"]).get(b"content-type", b"")
-        multipart = content_type.startswith(b"multipart/form-data")
-        limit = self.max_upload_bytes + MULTIPART_OVERHEAD_BYTES if multipart else JSON_BODY_BYTES
+        limit = self._limit(scope)
         received = 0
 
         async def counted() -> Message:
@@ -84,10 +116,20 @@ class RequestFrame:
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
                 if received > limit:
-                    raise TooLargeError("body_too_large", "The request is over the size limit.", limit_bytes=limit)
+                    # The framework turns every other error inside a body into a 400.
+                    raise HTTPException(413, detail=_too_large(limit).message)
             return message
 
         return counted
+
+
+def _is_form(scope: Scope) -> bool:
+    content_type = Headers(scope=scope).get("content-type", "")
+    return content_type.lower().startswith(("multipart/", "application/x-www-form-urlencoded"))
+
+
+def _too_large(limit: int) -> TooLargeError:
+    return TooLargeError("body_too_large", "The request is over the size limit.", limit_bytes=limit)
 
 
 def _route(scope: Scope) -> str:

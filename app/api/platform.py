@@ -1,13 +1,13 @@
 """Health, readiness, metrics at the root; engines and the audit trail under /api/v1."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from app import __version__
-from app.api.dependencies import LimitQuery, PrincipalDep, ServicesDep, UnitDep
+from app.api.dependencies import BIGINT_MAX, LimitQuery, PrincipalDep, ServicesDep, UnitDep
 from app.api.schemas import Items
 from app.audit import events
 from app.bootstrap import missing_parts
@@ -68,7 +68,10 @@ def list_engines(services: ServicesDep, actor: PrincipalDep) -> Items[dict[str, 
 
 @router.get("/audit")
 def list_audit(
-    uow: UnitDep, actor: PrincipalDep, limit: LimitQuery = 100, cursor: int | None = None
+    uow: UnitDep,
+    actor: PrincipalDep,
+    limit: LimitQuery = 100,
+    cursor: Annotated[int | None, Query(ge=1, le=BIGINT_MAX)] = None,
 ) -> Items[dict[str, Any]]:
     """The tenant's audit trail, newest first (administrators)."""
     require(actor, Action.READ_AUDIT)

@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from app.core.errors import FullreadError
+from app.core.errors import FullreadError, TooLargeError
 
 log = structlog.get_logger()
 
@@ -37,6 +37,12 @@ def respond(error: FullreadError, request_id: str) -> JSONResponse:
     if error.status == 401:
         headers["www-authenticate"] = 'Bearer realm="fullread"'
     return JSONResponse(problem(error, request_id), status_code=error.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def crashed(request_id: str) -> JSONResponse:
+    """The response to an error that nobody expected: an id for support, and nothing of the error itself."""
+    hidden = FullreadError("internal", f"Something went wrong on our side. Name this id to support: {request_id}.")
+    return respond(hidden, request_id)
 
 
 def install(app: FastAPI) -> None:
@@ -70,6 +76,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == TooLargeError.status:
+            return respond(TooLargeError("body_too_large", str(error.detail)), _request_id(request))
         title = _TITLES.get(error.status_code, "Error")
         return JSONResponse(
             {
@@ -84,13 +92,6 @@ def install(app: FastAPI) -> None:
             media_type=MEDIA_TYPE,
             headers=error.headers,
         )
-
-    @app.exception_handler(Exception)
-    async def _unknown(request: Request, error: Exception) -> JSONResponse:
-        log.error("request_crashed", error=type(error).__name__, exc_info=error)
-        request_id = _request_id(request)
-        hidden = FullreadError("internal", f"Something went wrong on our side. Name this id to support: {request_id}.")
-        return respond(hidden, request_id)
 
 
 def _request_id(request: Request) -> str:

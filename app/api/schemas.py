@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, StringConstraints
 
 from app.documents.library import DocumentView
 from app.identity.permissions import Role, Scope
@@ -14,6 +14,16 @@ T = TypeVar("T")
 Text = Annotated[str, StringConstraints(max_length=2000, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 Email = Annotated[str, StringConstraints(min_length=3, max_length=254, pattern=r"^[^@\s\x00]+@[^@\s\x00]+$")]
+
+
+def _is_text(value: SecretStr) -> SecretStr:
+    # A lone surrogate passes as a string and then can not be hashed.
+    if any(0xD800 <= ord(c) <= 0xDFFF for c in value.get_secret_value()):
+        raise ValueError("a password holds only valid characters")
+    return value
+
+
+Password = Annotated[SecretStr, Field(max_length=1024), AfterValidator(_is_text)]
 
 
 class Body(BaseModel):
@@ -33,7 +43,7 @@ class Login(Body):
     """Sign-in with e-mail and password; `tenant` (an id) when the address exists in several tenants."""
 
     email: Email
-    password: SecretStr
+    password: Password
     tenant: UUID | None = None
 
 
@@ -69,7 +79,7 @@ class UserCreate(Body):
     """A new user."""
 
     email: Email
-    password: SecretStr
+    password: Password
     role: Role = Role.VIEWER
     display_name: Text = ""
 
@@ -79,7 +89,7 @@ class UserChange(Body):
 
     role: Role | None = None
     disabled: bool | None = None
-    password: SecretStr | None = None
+    password: Password | None = None
 
 
 class ApiKeyCreate(Body):
@@ -87,7 +97,7 @@ class ApiKeyCreate(Body):
 
     name: Name
     scopes: list[Scope] = Field(min_length=1)
-    expires_at: datetime | None = None
+    expires_at: AwareDatetime | None = None
 
 
 class ApiKeyOut(BaseModel):

@@ -33,7 +33,7 @@ def up(
 
     from app.core.errors import FullreadError
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
     try:
         code = _up_detached(console, data, port, gguf) if detach else _up_here(console, data, port, gguf)
     except FullreadError as error:
@@ -84,7 +84,7 @@ def status(
     else:
         from rich.console import Console
 
-        _show(Console(highlight=False, soft_wrap=True), home, state, admin=False)
+        _show(Console(highlight=False), home, state)
         typer.echo(f"{'Ready' if ready else state.phase.capitalize()} (pid {pid}).")
     raise typer.Exit(0 if ready else 1)
 
@@ -94,12 +94,11 @@ def _up_here(console: "Console", data: Path, port: int | None, gguf: Path | None
     from app.local.state import StackState, open_home
 
     home = open_home(data)
-    first_start = not home.admin_file.exists()
 
     def report(notice: "Notice") -> None:
         _say(console, notice)
         if notice.kind == "ready" and (state := StackState.read(home)) is not None:
-            _show(console, home, state, admin=first_start)
+            _show(console, home, state, first_start=True)
             console.print("Ctrl-C stops everything.")
 
     return supervise(data, api_port=port, gguf=gguf, report=report)
@@ -114,7 +113,6 @@ def _up_detached(console: "Console", data: Path, port: int | None, gguf: Path | 
     home = open_home(data)
     with Lock(home):
         pass  # refuses at once, with the owner's pid, when another supervisor runs
-    first_start = not home.admin_file.exists()
     log_path = home.log_file("supervisor")
     heard = log_path.stat().st_size if log_path.exists() else 0
     child = detach(home, api_port=port, gguf=gguf)
@@ -122,8 +120,10 @@ def _up_detached(console: "Console", data: Path, port: int | None, gguf: Path | 
         while child.poll() is None:
             state = StackState.read(home)
             if state is not None and state.pid == child.pid and state.phase == "ready":
-                _show(console, home, state, admin=first_start)
-                console.print(f"Runs in the background (pid {child.pid}). `fullread down --data {data}` stops it.")
+                _show(console, home, state, first_start=True)
+                console.print(
+                    f"Runs in the background (pid {child.pid}). `fullread down --data {data}` stops it.", markup=False
+                )
                 return 0
             time.sleep(0.1)
     except KeyboardInterrupt:
@@ -153,29 +153,31 @@ def _say(console: "Console", notice: "Notice") -> None:
     style = {"crashed": "bold red", "leftover": "yellow", "healthy": "green"}.get(notice.kind, "dim")
     words = {"healthy": "started"}.get(notice.kind, notice.kind)
     console.print(f"[{style}]{words:>9}[/] {notice.service:<15} ", end="")
-    console.print(notice.text, markup=False)
+    console.print(notice.text, markup=False, soft_wrap=True)
 
 
-def _show(console: "Console", home: "Home", state: "StackState", *, admin: bool) -> None:
+def _show(console: "Console", home: "Home", state: "StackState", *, first_start: bool = False) -> None:
     from rich.table import Table
 
     from app.local.state import read_admin
 
     table = Table(title="Fullread", title_justify="left")
-    for heading in ("service", "where", "state", "pid", "restarts"):
-        table.add_column(heading, justify="right" if heading in ("pid", "restarts") else "left", no_wrap=True)
+    for heading in ("service", "where", "state", "pid"):
+        table.add_column(heading, no_wrap=heading != "where", overflow="fold")
     for line in state.services:
-        pid = str(line.pid) if line.pid is not None else ""
-        table.add_row(line.name, line.url or "-", line.state, pid, str(line.restarts))
+        shown = line.state if not line.restarts else f"{line.state}, restarts {line.restarts}"
+        table.add_row(line.name, line.url or "-", shown, str(line.pid or ""))
     console.print(table)
-    console.print(f"Address   {state.api_url}", markup=False)
-    console.print(f"Data      {home.root}", markup=False)
-    console.print(f"Logs      {home.log}", markup=False)
+    console.print(f"Address   {state.api_url}", markup=False, soft_wrap=True)
+    console.print(f"Data      {home.root}", markup=False, soft_wrap=True)
+    console.print(f"Logs      {home.log}", markup=False, soft_wrap=True)
+    shown_before = home.run / "admin-shown"
     kept = read_admin(home)
-    if kept is not None and admin:
+    if first_start and kept is not None and not shown_before.exists():
         console.print("\nThe first administrator (shown once; kept in admin.json of the data directory):")
         for name, key in (("E-mail", "email"), ("Password", "password"), ("API key", "api_key")):
-            console.print(f"{name:<9} {kept[key]}", markup=False)
+            console.print(f"{name:<9} {kept[key]}", markup=False, soft_wrap=True)
+        shown_before.touch(mode=0o600)
 
 
 def _complain(message: str) -> None:

@@ -56,6 +56,8 @@ class Database:
             "pool_size": pool_size,
             "max_overflow": pool_size * 2,
             "pool_timeout": 10,
+            # A failing statement is logged: its values are document text and hashes, and stay out of the message.
+            "hide_parameters": True,
             "connect_args": {"connect_timeout": 5, "application_name": "fullread", "prepare_threshold": None},
         }
         self._app: Engine = create_engine(app_url, **options)

@@ -56,7 +56,8 @@ def open_document(uow: UnitOfWork, actor: Principal, document_id: UUID, action: 
 
 
 def visible_collection_ids(actor: Principal) -> Select[UUID]:
-    """Ids of the collections that the actor sees."""
+    """Ids of the collections that the actor sees. Raises ForbiddenError for a key without the scope to read."""
+    require(actor, Action.READ)
     return visible_collections(actor).with_only_columns(Collection.id)
 
 
@@ -70,4 +71,6 @@ def open_job(uow: UnitOfWork, actor: Principal, job_id: UUID, action: Action) ->
         gone = collection is None or collection.deleted_at is not None
         if not (gone and actor.sees_all_collections):
             open_collection(uow, actor, job.collection_id, action)
+            return job
+    require(actor, action)
     return job

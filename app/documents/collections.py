@@ -116,14 +116,17 @@ def change(
 def remove(uow: UnitOfWork, actor: Principal, collection_id: UUID) -> Job:
     """Delete a collection: invisible with the commit, erased by the returned job."""
     collection = access.open_collection(uow, actor, collection_id, Action.EDIT_COLLECTION).collection
-    collection.deleted_at = now()
-    for document in uow.session.scalars(
+    documents = uow.session.scalars(
         select(Document).where(Document.collection_id == collection_id, Document.deleted_at.is_(None))
-    ):
-        document.deleted_at = now()
+    ).all()
+    # Lock order everywhere: job rows first, then documents.
+    for document in documents:
         if document.latest_version_id is not None:
             for job in rows.live_jobs(uow, document.latest_version_id):
                 rows.request_cancel(uow, job)
+    for document in documents:
+        document.deleted_at = now()
+    collection.deleted_at = now()
     events.append(uow, actor.actor, "collection.delete", "collection", collection.id, request_id=actor.request_id)
     return rows.enqueue(
         uow,

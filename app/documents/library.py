@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 
 from app.audit import events
 from app.core.blobs import StoredBlob
@@ -289,33 +289,41 @@ def _restart(uow: UnitOfWork, actor: Principal, document: Document, version: Doc
 def cancel(uow: UnitOfWork, actor: Principal, document_id: UUID) -> DocumentView:
     """Stop the ingestion of the latest version; a version that was active before stays active."""
     document = access.open_document(uow, actor, document_id, Action.WRITE_DOCUMENTS)
-    version = uow.session.get(DocumentVersion, (uow.tenant_id, document.latest_version_id), with_for_update=True)
+    version = uow.session.get(DocumentVersion, (uow.tenant_id, document.latest_version_id))
     if version is None or version.state not in WORKING_STATES:
         state = version.state if version else "none"
         raise ConflictError("not_working", f"A document in state '{state}' has nothing to cancel.", state=state)
     for job in rows.live_jobs(uow, version.id, KIND_INGEST):
-        if rows.request_cancel(uow, job):
-            version.state, version.message = "cancelled", "Cancelled before it started."
+        _cancel_ingest(uow, job)
+    uow.session.refresh(version)
     events.append(uow, actor.actor, "document.cancel", "document", document.id, request_id=actor.request_id)
     return DocumentView(document, version)
+
+
+def _cancel_ingest(uow: UnitOfWork, job: Job) -> None:
+    # Lock order everywhere: job row, then document or version. The worker's units do the same.
+    if rows.request_cancel(uow, job):
+        uow.session.execute(
+            update(DocumentVersion)
+            .where(DocumentVersion.id == job.subject_id, DocumentVersion.state.in_(WORKING_STATES))
+            .values(state="cancelled", code=None, message="Cancelled before it started.")
+        )
 
 
 def cancel_job(uow: UnitOfWork, actor: Principal, job: Job) -> None:
     """Cancel an ingest job through its document, so that the document's state follows."""
     if job.kind != KIND_INGEST or job.state not in rows.LIVE_STATES:
         raise ConflictError("not_cancellable", "This job is over, or must run to its end.", state=job.state)
-    version = uow.session.get(DocumentVersion, (uow.tenant_id, job.subject_id), with_for_update=True)
-    if rows.request_cancel(uow, job) and version is not None:
-        version.state, version.message = "cancelled", "Cancelled before it started."
+    _cancel_ingest(uow, job)
     events.append(uow, actor.actor, "job.cancel", "job", job.id, request_id=actor.request_id)
 
 
 def remove(uow: UnitOfWork, actor: Principal, document_id: UUID) -> Job:
     """Delete a document: invisible with the commit; the returned job erases points, chunks, pages and blob."""
     document = access.open_document(uow, actor, document_id, Action.WRITE_DOCUMENTS)
-    document.deleted_at = now()
     if document.latest_version_id is not None:
         _stop_work(uow, document.latest_version_id)
+    document.deleted_at = now()
     events.append(uow, actor.actor, "document.delete", "document", document.id, request_id=actor.request_id)
     return rows.enqueue(
         uow,

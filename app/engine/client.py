@@ -5,7 +5,7 @@ Errors are decided by status and `error.param`, and never carry the server's tex
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -62,7 +62,7 @@ class EngineClient:
 
     async def stream_chat(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, object]],
         *,
         max_tokens: int,
         request_id: str,
@@ -71,7 +71,7 @@ class EngineClient:
         stop: Sequence[str] | None = None,
         response_format: Mapping[str, Any] | None = None,
         cache_salt: str | None = None,
-    ) -> AsyncIterator[ChatDelta]:
+    ) -> AsyncGenerator[ChatDelta, None]:
         """Stream an answer. Close the iterator (`aclose`) to stop: the connection closes and the engine is free.
 
         Raises UnavailableError (engine_unreachable, engine_busy, engine_failed, engine_timeout, engine_cut_off) when a
@@ -120,7 +120,7 @@ class EngineClient:
         if not finished:
             raise _cut_off()
 
-    async def count_tokens(self, content: str | Sequence[Mapping[str, str]]) -> int:
+    async def count_tokens(self, content: str | Sequence[Mapping[str, object]]) -> int:
         """Tokens of a text, or of messages with the chat template around them, as the engine counts them.
 
         Raises as `stream_chat`, and UpstreamError engine_cannot_count when the server has no /tokenize or counts

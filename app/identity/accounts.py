@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.audit import events
@@ -20,6 +20,8 @@ from app.identity.tables import ApiKey, Credential, LoginSession, User
 SESSION_LIFETIME = timedelta(hours=12)
 _KEY_USE_RESOLUTION = timedelta(minutes=1)
 _MIN_PASSWORD = 12
+#: A far date overflows where it is read back, and then no list of keys can be shown any more.
+_LONGEST_KEY = timedelta(days=3660)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,9 @@ def _not_valid() -> UnauthenticatedError:
     )
 
 
-def sign_in(database: Database, email: str, password: str, *, tenant_id: UUID | None = None) -> IssuedToken:
+def sign_in(
+    database: Database, email: str, password: str, *, tenant_id: UUID | None = None, request_id: str = ""
+) -> IssuedToken:
     """Check a password and open a login session of 12 hours. The same error for every kind of failure."""
     email = email.strip().lower()
     with database.platform() as work:
@@ -73,7 +77,7 @@ def sign_in(database: Database, email: str, password: str, *, tenant_id: UUID | 
                 revoked_at=None,
             )
         )
-        events.append(uow, f"user:{user.id}", "session.open", "session", session_id)
+        events.append(uow, f"user:{user.id}", "session.open", "session", session_id, request_id=request_id)
     return IssuedToken(session_id, token, expires_at)
 
 
@@ -204,12 +208,14 @@ def change_user(
         raise InvalidInputError("owner_by_owner", "Only an owner can change an owner.")
     loses_owner = user.role == Role.OWNER and (disabled is True or (role is not None and role is not Role.OWNER))
     if loses_owner:
-        others = uow.session.scalar(
-            select(func.count())
-            .select_from(User)
-            .where(User.role == Role.OWNER.value, User.disabled_at.is_(None), User.id != user.id)
-        )
-        if not others:
+        # Locked: two owners who demote each other at the same moment would both see the other one left.
+        owners = uow.session.scalars(
+            select(User.id)
+            .where(User.role == Role.OWNER.value, User.disabled_at.is_(None))
+            .order_by(User.id)
+            .with_for_update()
+        ).all()
+        if not set(owners) - {user.id}:
             raise ConflictError("last_owner", "This is the last owner: make another one first.")
     if role is not None:
         user.role = role.value
@@ -227,6 +233,10 @@ def change_user(
             update(LoginSession)
             .where(LoginSession.user_id == user.id, LoginSession.revoked_at.is_(None))
             .values(revoked_at=now())
+        )
+    if disabled:
+        uow.session.execute(
+            update(ApiKey).where(ApiKey.user_id == user.id, ApiKey.revoked_at.is_(None)).values(revoked_at=now())
         )
     events.append(
         uow,
@@ -253,6 +263,8 @@ def create_api_key(
         raise InvalidInputError("scopes_wider", "A key can not make another key with more scopes than its own.")
     if expires_at is not None and expires_at <= now():
         raise InvalidInputError("expiry_past", "The expiry lies in the past.")
+    if expires_at is not None and expires_at > now() + _LONGEST_KEY:
+        raise InvalidInputError("expiry_far", "An expiry lies at most ten years ahead.")
     key_id = new_id()
     token, digest = secrets.new_token(secrets.API_KEY_PREFIX, key_id)
     uow.session.add(
@@ -278,6 +290,7 @@ def create_api_key(
 
 def list_api_keys(uow: UnitOfWork, actor: Principal) -> Sequence[ApiKey]:
     """The caller's keys; an administrator sees all keys of the tenant. Secrets are never among the fields shown."""
+    require(actor, Action.MANAGE_OWN_KEYS)
     query = select(ApiKey).order_by(ApiKey.id.desc())
     if not actor.sees_all_collections:
         query = query.where(ApiKey.user_id == actor.user_id)

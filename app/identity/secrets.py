@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import secrets
+import threading
 from base64 import b32decode, b32encode
 from binascii import Error as Base32Error
 from functools import lru_cache
@@ -14,6 +15,8 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 _TOKEN_BYTES = 32
 API_KEY_PREFIX = "frk"
 SESSION_PREFIX = "frs"
+#: Each hash takes 64 MiB: a flood of sign-ins waits here and does not take the memory of the process.
+_HASHING = threading.BoundedSemaphore(4)
 
 
 @lru_cache(maxsize=1)
@@ -28,15 +31,17 @@ def _dummy_hash() -> str:
 
 def hash_password(password: str) -> str:
     """Argon2id, m=64 MiB t=3 p=4 (the library's defaults, OWASP's upper profile)."""
-    return _hasher().hash(password)
+    with _HASHING:
+        return _hasher().hash(password)
 
 
 def verify_password(password: str, stored_hash: str | None) -> bool:
     """Check a password; with no hash (unknown account) the same work is done and the answer is no."""
-    if stored_hash is None:
-        _hasher().verify(password, _dummy_hash())
-        return False
-    return _hasher().verify(password, stored_hash)
+    with _HASHING:
+        if stored_hash is None:
+            _hasher().verify(password, _dummy_hash())
+            return False
+        return _hasher().verify(password, stored_hash)
 
 
 def new_password() -> str:

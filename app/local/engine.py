@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.local import llama
+from app.local import llama, replies
 from app.local.cores import usable_cores
 from app.local.front import ApiError, application, busy, read_key, read_object, serve, unless_gone
 from app.local.llama import Llama
@@ -131,7 +131,7 @@ class Relay(StreamingResponse):
     """A server-sent-event stream passed on byte by byte; however it ends, the engine's side is closed."""
 
     def __init__(self, reply: httpx.Response, held: AsyncExitStack) -> None:
-        super().__init__(reply.aiter_raw(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+        super().__init__(replies.framed(reply), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -224,9 +224,11 @@ class Front:
                 self.first_token_s.observe(time.monotonic() - arrived)
                 self.done.inc()
                 return Relay(reply, held.pop_all())
-            answer = await unless_gone(request, reply.aread())
+            answer = await unless_gone(request, replies.folded(reply))
             self.done.inc()
-            return Response(answer, media_type="application/json")
+            return JSONResponse(answer)
+        except replies.CutOffError as error:
+            raise ApiError(500, str(error), kind="InternalServerError") from error
         finally:
             with anyio.CancelScope(shield=True):
                 await held.aclose()
@@ -236,7 +238,9 @@ class Front:
         prompt = await self.prompt(body)
         passed = {name: value for name, value in body.items() if name in _PASSED_ON and value is not None}
         passed.setdefault("temperature", 0.0)
-        passed["max_tokens"] = prompt.max_tokens
+        wanted = passed.get("stream_options") if passed.get("stream") else {"include_usage": True}
+        passed |= {"max_tokens": prompt.max_tokens, "stream": True, "return_progress": True}
+        passed |= {"stream_options": wanted} if wanted else {}
         if path == "/v1/completions":
             passed["prompt"] = prompt.tokens
         await held.enter_async_context(self.seats.seat(len(prompt.tokens)))

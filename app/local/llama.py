@@ -47,7 +47,9 @@ def start(gguf: Path, name: str, *, threads: int, slots: int, window_tokens: int
     params.model_alias = {name}
     params.n_ctx = slots * window_tokens
     params.n_parallel = slots
-    params.n_batch = 512  # a slot's long prompt leaves room for another's tokens after each 512
+    # The step of reading: after each, another slot has its turn and a client that left is noticed. 64-512 cost the same.
+    params.n_batch = 128
+    params.sse_ping_interval = 1
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
     params.n_threads_http = _HTTP_THREADS

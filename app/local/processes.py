@@ -50,8 +50,9 @@ def launch(
     stdout_path: Path | None = None,
     death_signal: signal.Signals = signal.SIGTERM,
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone.
+    """Start a child in a process group of its own, so that a terminal's Ctrl-C reaches the supervisor alone.
 
+    Not in a session of its own: Linux schedules sessions against each other (autogroup), and `nice` would mean nothing.
     It gets `death_signal` when the supervisor dies. `uid` also becomes the group. Call it from a process with one
     thread only: code runs between fork and exec. Raises OSError when the program cannot be started.
     """
@@ -70,7 +71,7 @@ def launch(
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=log,
-            start_new_session=True,
+            process_group=0,
             preexec_fn=_child_setup(os.getpid(), nice, death_signal),  # noqa: PLW1509 one thread, see above
             user=uid,
             group=uid,

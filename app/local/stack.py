@@ -48,7 +48,7 @@ def detach(home: Home, *, api_port: int | None, gguf: Path | None) -> subprocess
         log_path.chmod(0o600)
         return subprocess.Popen(
             command,
-            env=common_environment(os.environ),
+            env=common_environment(home, os.environ),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -21,7 +21,7 @@ from app.local.table import Plan, ServiceSpec, shown_url
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 5.0
 STEADY_S = 10.0
-READY_TIMEOUT_S = 90.0
+READY_TIMEOUT_S = 180.0
 _WATCH_S = 5.0
 LEFTOVER_GRACE_S = 4.0
 

@@ -1,7 +1,9 @@
 """The service list: which processes the local stack consists of, how each is started and checked, what each is told."""
 
 import contextlib
+import importlib.util
 import json
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,7 +46,7 @@ class ServiceSpec:
     after_healthy: Step | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_s: float = 8.0
-    start_timeout_s: float = 90.0
+    start_timeout_s: float = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def plan(
     chosen = ports.choose(names, ports.remembered(home.ports_file), api_port=api_port)
     ports.remember(home.ports_file, chosen)
     api_url = f"http://{HOST}:{chosen['api']}"
-    common = common_environment(inherited)
+    common = common_environment(home, inherited)
     told = _told(home, settings, keys, chosen, api_url)
     servers = _servers(home, settings, keys, chosen, external, common, gguf)
     return Plan((*servers, *_product(home, settings, keys, chosen, told)), common, api_url, chosen["api"])
@@ -117,7 +119,7 @@ def _external(settings: Settings) -> dict[str, str]:
     return {name: url for name, url in given.items() if url}
 
 
-def common_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+def common_environment(home: Home, inherited: Mapping[str, str]) -> dict[str, str]:
     """What every child inherits: ours, less what would lead it elsewhere."""
     # libpq's own variables would steer the local server's clients; a proxy must not come between us and loopback.
     kept = {name: value for name, value in inherited.items() if not (name.startswith("PG") and name.isupper())}
@@ -126,6 +128,9 @@ def common_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     path = kept.get("PYTHONPATH", "")
     if root not in path.split(":") and not root.endswith("site-packages"):
         path = f"{root}:{path}" if path else root
+    if _compiles_every_time(kept):
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
+        kept["PYTHONPYCACHEPREFIX"] = str(home.root / "bytecode")
     return {
         **kept,
         "NO_PROXY": without,
@@ -135,6 +140,16 @@ def common_environment(inherited: Mapping[str, str]) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         **({"PYTHONPATH": path} if path else {}),
     }
+
+
+def _compiles_every_time(inherited: Mapping[str, str]) -> bool:
+    """Whether imports find no compiled modules and may keep none beside the sources: six seconds more per process."""
+    spec = importlib.util.find_spec("sqlalchemy")
+    if spec is None or spec.origin is None or inherited.get("PYTHONPYCACHEPREFIX"):
+        return False
+    if Path(importlib.util.cache_from_source(spec.origin)).exists():
+        return False
+    return bool(inherited.get("PYTHONDONTWRITEBYTECODE")) or not os.access(Path(spec.origin).parent, os.W_OK)
 
 
 def _told(home: Home, settings: Settings, keys: Secrets, chosen: Mapping[str, int], api_url: str) -> dict[str, str]:

@@ -118,7 +118,11 @@ class Store:
                 continue
             started = time.monotonic()
             facts = orjson.loads(described.read_bytes())
-            shard = edge.EdgeShard.load(str(folder / "shard"))
+            try:
+                shard = edge.EdgeShard.load(str(folder / "shard"))
+            except Exception:  # the engine raises bare Exception
+                log.error("vectors_collection_not_opened", collection=folder.name)  # noqa: TRY400
+                raise
             collection = Collection(folder, facts["config"], shard, int(facts["dead"]))
             collection.vacuum()
             self._open[folder.name] = collection
@@ -153,6 +157,8 @@ class Store:
             if name in self._open:
                 raise WireError(409, f"Wrong input: Collection `{name}` already exists!")
             folder = self._folder / name
+            if folder.exists():  # left over by a drop that could not delete every file
+                shutil.rmtree(folder)
             (folder / "shard").mkdir(parents=True, mode=0o700)
             try:
                 shard = _engine_call(lambda: edge.EdgeShard.create(str(folder / "shard"), edge_config(config)))

@@ -31,13 +31,14 @@ def audit_statements() -> list[str]:
     """The only way into audit_events: a function that appends to the tenant's hash chain under a lock.
 
     It runs as fullread_owner (SECURITY DEFINER), takes the tenant from the transaction's setting and never
-    from an argument, and hashes with the built-in sha256: hash = sha256(prev || canonical row).
+    from an argument, looks for names in pg_temp last, and hashes with the built-in sha256:
+    hash = sha256(prev || canonical row).
     """
     return [
         """
         create function append_audit_event(p_actor text, p_action text, p_object_type text, p_object_id text,
             p_outcome text, p_request_id text, p_detail text) returns bigint
-        language plpgsql security definer set search_path = pg_catalog, public as $$
+        language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
         declare
             v_tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
             v_seq bigint;

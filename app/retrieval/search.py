@@ -4,12 +4,12 @@ Every hit is read again in SQL under row level security: tenant, grant, active v
 row is dropped and counted. No transaction is open while the model or the index works.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, bindparam, select, text
+from sqlalchemy import ARRAY, BigInteger, Uuid, bindparam, select, text
 
 from app.core import observability
 from app.core.db import Database, UnitOfWork
@@ -72,10 +72,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Frequencies:
-    """How many chunks of the collection hold each term id (document frequency), of how many chunks."""
+    """How many chunks of the collection hold each term id, of how many chunks; and which of some documents hold it."""
 
     total_chunks: int
     by_term: dict[int, int]
+    holders: dict[int, frozenset[str]]
 
 
 def checked_query(query: str) -> str:
@@ -125,9 +126,14 @@ def search(tools: SearchTools, actor: Principal, collection_id: UUID, query: str
 
 def embed_query(tools: SearchTools, tenant_id: UUID, query: str) -> list[float]:
     """The query's dense vector, under a seat at the embedding server."""
+    with _embedding_errors(), tools.seat(tenant_id):
+        return tools.embedder.query(query)
+
+
+@contextmanager
+def _embedding_errors() -> Iterator[None]:
     try:
-        with tools.seat(tenant_id):
-            return tools.embedder.query(query)
+        yield
     except EmbeddingUnavailable as error:
         raise UnavailableError(
             "embeddings_unavailable", "The embedding server does not answer. Try again shortly."
@@ -198,15 +204,43 @@ def _languages(uow: UnitOfWork, collection_id: UUID) -> list[str]:
     )
 
 
-def frequencies(uow: UnitOfWork, collection_id: UUID, terms: Sequence[int]) -> Frequencies:
-    """Exact document frequencies of term ids over the searchable chunks of the collection."""
+def frequencies(
+    uow: UnitOfWork, collection_id: UUID, terms: Sequence[int], documents: Collection[UUID] = ()
+) -> Frequencies:
+    """Exact document frequencies of term ids over the searchable chunks, and which of `documents` hold each term."""
     active = (
         "from chunks c join documents d on d.tenant_id = c.tenant_id and d.id = c.document_id"
         " and d.active_version_id = c.version_id and d.deleted_at is null where c.collection_id = :collection"
     )
+    given = {"collection": collection_id, "ids": list(set(terms))}
+    ids = bindparam("ids", type_=ARRAY(BigInteger))
     total = uow.session.execute(text(f"select count(*) {active}"), {"collection": collection_id}).scalar_one()
-    statement = text(
-        f"select i.id, (select count(*) {active} and c.stems @> array[i.id]) from unnest(:ids) as i(id)"  # noqa: S608
-    ).bindparams(bindparam("ids", type_=ARRAY(BigInteger)))
-    rows = uow.session.execute(statement, {"collection": collection_id, "ids": list(set(terms))}).all()
-    return Frequencies(total_chunks=total, by_term=dict(rows))
+    counted = uow.session.execute(
+        text(
+            f"select i.id, (select count(*) {active} and c.stems @> array[i.id]) from unnest(:ids) as i(id)"  # noqa: S608
+        ).bindparams(ids),
+        given,
+    ).all()
+    held = uow.session.execute(
+        text(
+            "select i.id, array(select distinct c.document_id::text from chunks c"
+            " where c.document_id = any(:documents) and c.stems @> array[i.id]) from unnest(:ids) as i(id)"
+        ).bindparams(ids, bindparam("documents", type_=ARRAY(Uuid))),
+        {"ids": given["ids"], "documents": list(documents)},
+    ).all()
+    return Frequencies(
+        total_chunks=total,
+        by_term={term: count for term, count in counted},  # noqa: C416
+        holders={term: frozenset(names) for term, names in held},
+    )
+
+
+def cosines(tools: SearchTools, tenant_id: UUID, query: str, texts: Sequence[str]) -> list[float]:
+    """Cosines of texts to a query, both embedded now; in order. Raises UnavailableError, UpstreamError."""
+    if not texts:
+        return []
+    wanted = embed_query(tools, tenant_id, query)
+    with _embedding_errors(), tools.seat(tenant_id):
+        vectors = tools.embedder.documents(texts, lane="interactive")
+    # Both are unit vectors: the dot product is the cosine.
+    return [sum(a * b for a, b in zip(wanted, vector, strict=True)) for vector in vectors]

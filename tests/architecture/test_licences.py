@@ -1,23 +1,15 @@
 """The licence rule, on made-up licences and on what is installed."""
 
-import importlib.util
-import sys
 from types import ModuleType
 
 import pytest
 
-from tests.architecture.tree import ROOT
+from tests.architecture.tree import load_tool
 
 
 @pytest.fixture(scope="module")
 def licences() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("licences", ROOT / "tools" / "licences.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["licences"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("licences")
 
 
 @pytest.mark.parametrize(

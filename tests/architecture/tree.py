@@ -1,11 +1,14 @@
 """The project's own files, found without git so that an unpacked archive is checked too."""
 
 import ast
+import importlib.util
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (".ci", "app", "benchmarks", "docs", "frontend", "infra", "ingestion", "tests", "tools", "workers")
+FOLDERS = (".ci", "app", "benchmarks", "docs", "frontend", "infra", "ingestion", "samples", "tests", "tools", "workers")
 TEXT = frozenset({"", ".cfg", ".css", ".html", ".ini", ".js", ".json", ".mako", ".md", ".py", ".sh", ".sql", ".toml",
                   ".ts", ".tsx", ".txt", ".yaml", ".yml"})  # fmt: skip
 SKIPPED = frozenset({"__pycache__", "node_modules", ".venv"})
@@ -34,3 +37,14 @@ def modules(*folders: str) -> Iterator[Path]:
 def syntax(path: Path) -> ast.Module:
     """The parsed module."""
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def load_tool(name: str) -> ModuleType:
+    """The script tools/NAME.py as a module."""
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module

@@ -214,7 +214,7 @@ def test_everything_is_there_after_a_restart(own_server: LocalServer) -> None:
     assert_same_scores(after.sparse, before.sparse)
     index.ensure()
     schema = own_server.client().get_collection("chunks").payload_schema
-    assert set(schema) == {"tenant_id", "collection_id", "document_id", "version_id"}
+    assert set(schema) == {"tenant_id", "tenant_collection_id", "document_id", "version_id"}
     assert schema["tenant_id"].params is not None
 
 

@@ -148,6 +148,10 @@ def test_background_service_is_nice_and_the_supervisor_has_one_thread(data: Path
         trial.ready()
         niceness = {name: psutil.Process(trial.pid(name)).nice() for name in STARTED}
         assert niceness == {"one": 0, "two": 19, "three": 0}
+        # Between sessions nice means nothing (autogroup); between process groups Ctrl-C does not pass.
+        pids = [trial.pid(name) or 0 for name in STARTED]
+        assert {os.getsid(pid) for pid in pids} == {os.getsid(trial.process.pid)}
+        assert len({os.getpgid(pid) for pid in [trial.process.pid, *pids]}) == 4
         # A second thread would make the code between fork and exec unsafe.
         assert psutil.Process(trial.process.pid).num_threads() == 1
 

@@ -1,6 +1,7 @@
 """What the local stack decides before it starts anything: services, ports, secrets, environments, identity."""
 
 import asyncio
+import importlib.util
 import json
 import shutil
 import socket
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from app.core.errors import ConflictError, InvalidInputError, UnavailableError
 from app.local import ports, processes
@@ -98,6 +100,16 @@ def test_children_are_not_led_elsewhere(home: Home, models: Path) -> None:
     assert "PGHOST" not in environment
     assert environment["NO_PROXY"] == environment["no_proxy"] == "127.0.0.1,localhost,intranet"
     assert environment["PATH"] == "/usr/bin"
+
+
+def test_children_find_compiled_modules(home: Home, models: Path) -> None:
+    compiled = Path(importlib.util.cache_from_source(sqlalchemy.__file__)).exists()
+    for inherited in ({"PYTHONDONTWRITEBYTECODE": "1"}, {"PATH": "/usr/bin"}):
+        environment = made(home, models, inherited).environment
+        kept_beside = compiled or "PYTHONPYCACHEPREFIX" in environment or "PYTHONDONTWRITEBYTECODE" not in environment
+        assert kept_beside, environment
+    own = made(home, models, {"PYTHONPYCACHEPREFIX": "/own", "PYTHONDONTWRITEBYTECODE": "1"}).environment
+    assert own["PYTHONPYCACHEPREFIX"] == "/own"
 
 
 def test_secrets_are_made_once(home: Home, models: Path) -> None:

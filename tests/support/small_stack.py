@@ -67,7 +67,7 @@ def small_plan(home: Home, *, broken: bool = False, stubborn: bool = False) -> P
         two,
         web("three", chosen["three"], depends_on=("two",)),
     )
-    return Plan(services, common_environment(os.environ), f"http://127.0.0.1:{chosen['three']}", chosen["three"])
+    return Plan(services, common_environment(home, os.environ), f"http://127.0.0.1:{chosen['three']}", chosen["three"])
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ TENANT_TABLES = {
     "answers": "select, insert, update, delete",
     "citations": "select, insert, update, delete",
     "audit_events": "select",
-    "engine_leases": "select, insert, update, delete",
+    "engine_leases": "select",
     "bi_logins": "select",
 }
 #: The tables that work without a tenant may touch (security: never pages, chunks, answers).
