@@ -1,21 +1,19 @@
 """Answerability: scores the labelled set with the packaged embedding model, fits the thresholds, reports error rates.
 
-    python -m benchmarks.answerability score    # needs the models folder; writes tests/data/answerability/scores.json
-    python -m benchmarks.answerability fit      # thresholds from the fit split, no model needed
-    python -m benchmarks.answerability report   # tables for docs/answerability.md, no model needed
-    python -m benchmarks.answerability errors   # every wrong decision on the fit split
+python -m benchmarks.answerability score    # needs the models folder; writes tests/data/answerability/scores.json
+python -m benchmarks.answerability fit      # thresholds from the fit split, no model needed
+python -m benchmarks.answerability report   # tables for docs/answerability.md, no model needed
+python -m benchmarks.answerability errors   # every wrong decision on the fit split
 """
 
 import argparse
-import itertools
 import json
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from app.answering.evidence import Thresholds, candidates, judge, measure
+from app.answering.evidence import Thresholds, candidates
 from app.answering.questions import without_names
 from app.retrieval.fusion import Scored, fuse
 from ingestion.sparse import encode_document, encode_query
@@ -44,22 +42,22 @@ def score(models_dir: Path) -> None:
     wanted: list[list[int]] = []
     for at, question in enumerate(questions):
         asked = set(encode_query(question.question, ["en", "es", "ca"]).indices)
-        lexical = [
-            sum(w * idf[i] for i, w in zip(v.indices, v.values, strict=True) if i in asked) for v in sparse
-        ]
+        lexical = [sum(w * idf[i] for i, w in zip(v.indices, v.values, strict=True) if i in asked) for v in sparse]
         cosines = [float(dense_questions[at] @ vector) for vector in dense_passages]
         hits = fuse(_best(cosines), [hit for hit in _best(lexical) if hit.score > 0])[:JUDGED]
         rows = [[int(h.id), _round(h.dense), _round(h.sparse), round(h.score, 4)] for h in hits]
         judged = labelled.judged(passages, rows)
         found = candidates(question.question, judged, labelled.statistics(passages))
         wanted.append([seen.setdefault(f"passage: {c.embed_text}", len(seen)) for c in found])
-        scored.append({"id": question.id, "passages": rows, "sentences": [list(c.key) for c in found]})
+        places = {p.id: i for i, p in enumerate(passages)}
+        keys = [[places[chunk], start, end] for chunk, start, end in (c.key for c in found)]
+        scored.append({"id": question.id, "passages": rows, "sentences": keys})
     sentences = embed(list(seen))
     for at, row in enumerate(scored):
         keys = row["sentences"]
         assert isinstance(keys, list)
         row["sentences"] = [
-            [*key, round(float(plain_questions[at] @ sentences[index]), 4)]
+            [*key, round(1e4 * float(plain_questions[at] @ sentences[index]))]
             for key, index in zip(keys, wanted[at], strict=True)
         ]
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in scored)
@@ -105,26 +103,30 @@ def _round(value: float | None) -> float | None:
 
 
 def fit() -> None:
-    """Take the thresholds with the best F0.5 on the fit split: a false answer costs more than a false refusal."""
+    """Thresholds with the best F0.5 on the fit split: a false answer costs more than a false refusal.
+
+    Sixty questions make a ragged curve, so each point counts as the mean of its neighbourhood.
+    """
     cases = [case for case in labelled.cases() if case.question.split == "fit"]
     own = [case for case in cases if case.question.group != "cross"]
-    best: list[tuple[float, float, float]] = []
-    for weight in (5.0, 8.0, 10.0, 12.0, 15.0, 20.0):
-        for strength in (s / 50 for s in range(20, 110)):
-            limits = Thresholds(strength=strength, share=2.0, margin_weight=weight, cross_margin=9.0)
-            best.append((_f_half(own, limits, scored=True), strength, weight))
-    top = max(best)
-    near = sorted(entry for entry in best if entry[0] >= top[0] - 1e-9)
-    print("strength, margin_weight:", near[len(near) // 2], "of", len(near), "equal; top five", sorted(best)[-5:])
-    shares = [
-        (_f_half(own, Thresholds(share=share / 50), scored=False), share / 50) for share in range(10, 51)
-    ]
-    print("share alone:", max(shares), sorted(shares)[-8:])
     cross = [case for case in cases if case.question.group == "cross"]
-    margins = [
-        (_f_half(cross, Thresholds(cross_margin=m / 500, share=9, strength=99), scored=True), m / 500) for m in range(5, 80)
-    ]
-    print("cross_margin:", max(margins), sorted(margins)[-8:])
+    steps = [step / 50 for step in range(25, 121)]
+    for weight in (0.1, 0.15, 0.2, 0.25, 0.3):
+        curve = [
+            _f_half(own, Thresholds(strength=s, margin_weight=weight, cross_margin=99.0), scored=True) for s in steps
+        ]
+        _print_best(f"strength with margin_weight {weight}", steps, curve)
+    steps = [step / 50 for step in range(10, 51)]
+    _print_best("share alone", steps, [_f_half(own, Thresholds(share=s), scored=False) for s in steps])
+    steps = [step / 10 for step in range(10, 90)]
+    curve = [_f_half(cross, Thresholds(cross_margin=s, strength=99.0), scored=True) for s in steps]
+    _print_best("cross_margin", steps, curve)
+
+
+def _print_best(name: str, steps: Sequence[float], curve: Sequence[float], reach: int = 5) -> None:
+    smooth = [sum(part) / len(part) for at in range(len(curve)) if (part := curve[max(0, at - reach) : at + reach + 1])]
+    at = max(range(len(smooth)), key=lambda i: smooth[i])
+    print(f"{name}: {steps[at]} (F0.5 {curve[at]:.3f}, smoothed {smooth[at]:.3f})")
 
 
 def _f_half(cases: Iterable[labelled.Case], limits: Thresholds, *, scored: bool) -> float:
@@ -166,7 +168,7 @@ def _with_interval(outcomes: Sequence[labelled.Outcome], rate) -> str:  # type: 
     rng = random.Random(20)
     drawn = sorted(
         value
-        for _ in range(2000)
+        for _ in range(400)
         if (value := rate([outcomes[rng.randrange(len(outcomes))] for _ in outcomes])) is not None
     )
     value = rate(outcomes)
@@ -183,11 +185,13 @@ def errors(splits: Sequence[str]) -> None:
             continue
         outcome = labelled.decide(case, None, scored=True)
         if outcome.answered != outcome.answerable or (outcome.answered and not outcome.right):
-            measured = measure(case.question.question, case.passages, case.statistics, case.sentence_scores)
-            best = max(measured, key=lambda m: (m.failed is None, m.share + 10 * (m.margin or 0)))
+            measured = labelled.measured(case, scored=True)
+            best = max(measured, key=lambda m: (m.failed is None, m.share + 0.2 * (m.margin or 0)))
             text = next(p.text for p in case.passages if p.chunk_id == best.chunk_id)[best.start : best.end]
             kind = "false answer" if not outcome.answerable else "wrong" if outcome.answered else "false refusal"
-            print(f"{kind:14} {case.question.id:14} {case.question.question}\n    {best.share:.2f} {best.margin} {text!r}")
+            print(
+                f"{kind:14} {case.question.id:14} {case.question.question}\n    {best.share:.2f} {best.margin} {text!r}"
+            )
 
 
 def main() -> None:

@@ -180,6 +180,7 @@ def library_paths() -> list[Path]:
     """Folders whose files the interpreter and the parsers need to read."""
     names = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     names |= {sys.base_prefix + "/lib", sys.prefix + "/lib", str(Path(__file__).parent)}
+    names |= {entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
     names |= {"/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/usr/share", "/etc/localtime"}
     names |= {"/etc/mime.types", "/dev/urandom", "/etc/ld.so.cache"}
     return [Path(name) for name in sorted(names) if name and Path(name).exists()]

@@ -127,7 +127,9 @@ def _body_text(message: EmailMessage) -> str:
         return clean(content)
     try:
         return markup.html_pages(content)[0].text
-    except ParseError:
+    except ParseError as error:
+        if error.code != "no_text":
+            raise
         return ""
 
 

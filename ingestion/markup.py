@@ -51,13 +51,15 @@ def parse(path: Path, kind: str, first: int, last: int, password: str | None) ->
 def _html_root(text: str) -> Any:
     from lxml import html as lxml_html
 
-    # Without huge_tree everything below a depth of 256 is dropped in silence. Memory is limited from outside.
+    # Without huge_tree everything below a depth of 256 is dropped in silence; with it, below 2,048.
     parser = lxml_html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True)
     try:
         # Bytes: a string with an encoding declaration of its own is refused.
         root: Any = lxml_html.document_fromstring(text.encode("utf-8", "replace"), parser=parser)
     except (ValueError, SyntaxError, AssertionError):
         raise ParseError("no_text", "The page holds no text.") from None
+    if any("RESOURCE_LIMIT" in entry.type_name for entry in parser.error_log):
+        raise ParseError("resource_limit", "The page nests too deeply: a part of it would be lost.", resource="depth")
     for node in list(root.iter(*_INVISIBLE)):
         if node.tag != "head":
             node.drop_tree()

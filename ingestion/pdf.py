@@ -23,6 +23,7 @@ SCAN_COVERAGE: Final = 0.80
 MIN_WORD_SHARE: Final = 0.50
 LINE_ART_OBJECTS: Final = 4
 TAIL_BYTES: Final = 4096
+_SAMPLE_WORDS: Final = 200
 
 # pdfium writes U+FFFE where a word was hyphenated at a line end, and drops the line end.
 _HYPHEN: Final = "\ufffe"
@@ -175,7 +176,7 @@ def _text(textpage: pdfium.PdfTextPage, frame: Frame) -> tuple[str, list[Line], 
     buffer = (ctypes.c_ushort * (2 * chars + 2))()
     units = raw.FPDFText_GetText(textpage, 0, chars, buffer)
     source = bytes(memoryview(buffer).cast("B")[: 2 * max(0, units - 1)]).decode("utf-16-le", "surrogatepass")
-    solid = sum(not char.isspace() for char in source)
+    solid = _solid(source)
     junk_share = len(_JUNK.findall(source)) / solid if solid else 0.0
     same_index = len(source) == chars
     lowered = source.lower() if _HYPHEN in source else ""
@@ -207,6 +208,11 @@ def _text(textpage: pdfium.PdfTextPage, frame: Frame) -> tuple[str, list[Line], 
     return text.rstrip("\n"), lines, junk_share
 
 
+def _solid(text: str) -> int:
+    """Number of characters that are not white space."""
+    return len("".join(text.split()))
+
+
 def _joins(source: str, lowered: str, at: int) -> bool:
     """Whether the hyphen at a line end only broke a word. A page that also writes it with a hyphen keeps it."""
     after = source[at + 1 : at + 2]
@@ -234,9 +240,9 @@ def _line_box(textpage: pdfium.PdfTextPage, frame: Frame, begin: int, end: int, 
 
 def _verdict(page: pdfium.PdfPage, text: str, junk_share: float, area: float) -> tuple[str, str | None]:
     """State of the page by what is on it: nothing is silent, and a page with unread content is never `blank`."""
-    chars = sum(not char.isspace() for char in text)
+    chars = _solid(text)
     if chars >= MIN_USABLE_CHARS and junk_share <= JUNK_SHARE:
-        words = text.split()
+        words = text.split(maxsplit=_SAMPLE_WORDS)[:_SAMPLE_WORDS]
         plausible = sum(_WORDLIKE.match(word) is not None for word in words) / len(words)
         if plausible < MIN_WORD_SHARE and _image_share(page, area) > SCAN_COVERAGE:
             return "needs_ocr", "The page is a scan whose hidden text is unusable."

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import pypdfium2
+
 from ingestion import pdf
 from ingestion.canonical import Box, Element, Line, ParsedPage, clean, union
 from ingestion.placement import Squeezed, squeeze
@@ -20,6 +22,10 @@ _MIN_OVERLAP: Final = 0.8
 _EDGE_SHARE: Final = 0.12
 _MIN_REPEATS: Final = 3
 _EVERY_PAGE: Final = 1_000_000
+_TINY_PDF: Final = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+)
 _TOKEN = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d+")
 _KINDS: Final = {
@@ -33,11 +39,12 @@ _KINDS: Final = {
 
 
 def prepare(models_dir: Path) -> None:
-    """Load the native libraries before the fork."""
+    """Load the native libraries before the fork: both wait for their first document."""
     del models_dir
-    import liteparse
+    from liteparse import LiteParse
 
-    _ = liteparse.LiteParse
+    LiteParse(ocr_enabled=False, quiet=True).parse(_TINY_PDF)
+    pypdfium2.PdfDocument(_TINY_PDF).close()
 
 
 def probe(path: Path, kind: str, password: str | None) -> dict[str, Any]:
@@ -70,6 +77,7 @@ def _blocks(path: Path, first: int, last: int, password: str | None) -> dict[int
             extract_form_fields=True,
             extract_annotations=True,
             extract_links=False,
+            emit_word_boxes=False,
             continue_on_page_error=True,
             # Its default of 1,000 pages cuts longer documents without an error.
             max_pages=_EVERY_PAGE,
@@ -83,6 +91,10 @@ def _blocks(path: Path, first: int, last: int, password: str | None) -> dict[int
         try:
             result = reader.parse(named)
         except LiteParseError:
+            return {}
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # how a panic of its native code arrives; no Exception
+                raise
             return {}
     return {page.page_num: page for page in result.pages}
 

@@ -1,15 +1,17 @@
 """Where a reader's words stand in another reader's text: by letters and digits only, so layout does not matter."""
 
+import re
 import unicodedata
 from bisect import bisect_left
 from typing import Final
 
+_RUN = re.compile(r"[^\W_]+")
 _PROBES: Final = (24, 12, 6)
 
 
 def squeeze(text: str) -> str:
     """Only the letters and digits, compatibility forms resolved, case folded."""
-    return "".join(char for char in unicodedata.normalize("NFKC", text).casefold() if char.isalnum())
+    return "".join(_RUN.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 class Squeezed:
@@ -18,10 +20,15 @@ class Squeezed:
     def __init__(self, text: str) -> None:
         letters: list[str] = []
         self.offsets: list[int] = []
-        for offset, char in enumerate(text):
-            if char.isalnum():
+        for run in _RUN.finditer(text):
+            word = run.group()
+            if word.isascii():
+                letters.append(word.lower())
+                self.offsets.extend(range(run.start(), run.end()))
+                continue
+            for offset, char in enumerate(word, start=run.start()):
                 # Ligatures and sharp s fold to several letters; all keep the offset of their one character.
-                folded = char.casefold() if char.isascii() else squeeze(char)
+                folded = squeeze(char)
                 letters.append(folded)
                 self.offsets.extend([offset] * len(folded))
         self.letters = "".join(letters)

@@ -193,7 +193,8 @@ class _Zygote:
             return ParseError("resource_limit", "Reading took too much memory.", resource="memory")
         # SIGKILL that is not ours came from outside (the kernel out of memory, an operator): another try may pass.
         outside = code == -signal.SIGKILL
-        return ParseError("crashed", "The parser stopped in the middle of the file.", retryable=outside, signal=-code)
+        cause = {"signal": -code} if code < 0 else {"exit_code": code}
+        return ParseError("crashed", "The parser stopped in the middle of the file.", retryable=outside, **cause)
 
     def _run_child(self, request: dict[str, Any], folder: Path, writing: int, parent: int) -> NoReturn:
         """Confine, read, write the answer to the pipe, leave without any clean-up of the zygote's state."""

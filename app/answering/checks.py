@@ -26,14 +26,14 @@ class SentenceTerms:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What stands around a sentence: its heading, title and document name, neighbours, passage, and the names of the
+    """What stands around a sentence: its heading, title and document name, neighbours, the numbers of its passage, and the names of the
     question that its document is known to hold.
     """
 
     heading: SentenceTerms
     title: SentenceTerms
     beside: tuple[SentenceTerms, ...]
-    passage: SentenceTerms
+    passage_numbers: frozenset[str]
     names: frozenset[str]
 
 
@@ -75,7 +75,7 @@ def _right_year(year: str, held: SentenceTerms, context: Context) -> bool:
         return True
     if own or around:
         return year in around
-    return year in _years(context.passage)
+    return year in context.passage_numbers
 
 
 def _years(held: SentenceTerms) -> frozenset[str]:

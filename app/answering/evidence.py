@@ -6,7 +6,7 @@ rare words, or wins the dense leg by a margin. Thresholds and error rates: docs/
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median
 
@@ -19,10 +19,13 @@ SentenceKey = tuple[str, int, int]
 
 # A word in the heading or title says less than one in the sentence; one in the neighbouring sentence little.
 _IN_CONTEXT, _IN_NEIGHBOUR = 0.8, 0.2
+_RELATED = 0.7
+_SPREAD_FLOOR = 0.003
 # What is asked for ("which court", "how many members") weighs more than what surrounds it.
 _FOCUS_WEIGHT = 3.0
 MAX_SENTENCES = 8
 MAX_CANDIDATES = 40
+MAX_CLOSEST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,10 @@ class Thresholds:
     `cross_margin`: dense margin for a sentence in another language than the question's.
     """
 
-    strength: float = 1.0
-    share: float = 0.7
-    margin_weight: float = 10.0
-    cross_margin: float = 0.1
+    strength: float = 1.5
+    share: float = 0.95
+    margin_weight: float = 0.25
+    cross_margin: float = 3.2
 
 
 class Reason(StrEnum):
@@ -96,7 +99,8 @@ class Measured:
     """What was measured of one sentence; offsets are into the passage's text.
 
     `share`: idf-weighted share of the question's words, 0..1. `margin`: cosine above the median of the scored sentences
-    of the same language; None without a score. `failed`: the exact check that it does not pass, else None.
+    of its language, in median absolute deviations; None without a score. `failed`: the exact check that it does not
+    pass, else None.
     """
 
     chunk_id: str
@@ -124,11 +128,15 @@ class EvidenceSentence:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether the question can be answered, the evidence best first (empty when not), and why."""
+    """Whether the question can be answered, the evidence best first (empty when not), and why.
+
+    `closest`: when not answerable, the sentences that came nearest. They answer nothing: show them only as a lead.
+    """
 
     answerable: bool
     sentences: tuple[EvidenceSentence, ...]
     reasons: tuple[Reason, ...]
+    closest: tuple[EvidenceSentence, ...] = ()
 
 
 def candidates(
@@ -157,13 +165,20 @@ def judge(
     `sentence_scores`: cosines of the sentences of `candidates` to the question. Without them only the share of rare
     words decides and a question in another language than the text is never answered.
     """
-    limits = thresholds or Thresholds()
-    measured = measure(question, passages, statistics, sentence_scores)
+    return decide(measure(question, passages, statistics, sentence_scores), thresholds or Thresholds())
+
+
+def decide(measured: Sequence[Measured], limits: Thresholds) -> Judgement:
+    """Apply the thresholds to measured sentences."""
     if not measured:
         return Judgement(answerable=False, sentences=(), reasons=(Reason.NO_PASSAGES,))
     found = [sentence for m in measured if (sentence := _evidence(m, limits)) is not None]
     if not found:
-        return Judgement(answerable=False, sentences=(), reasons=_refusal(measured))
+        nearest = sorted(measured, key=_nearness, reverse=True)
+        why = (Reason(nearest[0].failed) if nearest[0].failed else Reason.WEAK,)
+        closest = [m for m in nearest if m.failed is None and m.share > 0][:MAX_CLOSEST]
+        lead = tuple(EvidenceSentence(m.chunk_id, m.start, m.end, round(m.share, 4), (Reason.WEAK,)) for m in closest)
+        return Judgement(answerable=False, sentences=(), reasons=why, closest=lead)
     fused = {m.chunk_id: m.fused for m in measured}
     found.sort(key=lambda s: (-s.score, -fused[s.chunk_id], s.chunk_id, s.start))
     reasons = tuple(dict.fromkeys(reason for sentence in found for reason in sentence.reasons))
@@ -190,7 +205,7 @@ def _measure_passage(
     about = f"{passage.header}\n{passage.document.replace('_', ' ').replace('-', ' ')}"
     pieces = split(passage.text)
     held = [sentence_terms(passage.text[piece.start : piece.end], language) for piece in pieces]
-    whole = sentence_terms(passage.text, language)
+    whole = frozenset[str]().union(*(piece.numbers for piece in held))
     title = sentence_terms(about, language)
     heading, heading_text = sentence_terms("", language), ""
     own_names = frozenset(form for form, documents in holders.items() if passage.document_id in documents)
@@ -203,7 +218,7 @@ def _measure_passage(
         beside = [
             held[near] for near in (at - 1, at + 1) if 0 <= near < len(pieces) and pieces[near].kind is not Kind.HEADING
         ]
-        context = Context(heading=heading, title=title, beside=tuple(beside), passage=whole, names=own_names)
+        context = Context(heading=heading, title=title, beside=tuple(beside), passage_numbers=whole, names=own_names)
         found.append(
             Measured(
                 chunk_id=passage.chunk_id,
@@ -259,11 +274,23 @@ def _share(asked: Question, held: SentenceTerms, context: Context, statistics: S
 def _presence(word: Asked, stem: str, held: SentenceTerms, context: Context) -> float:
     if stem in held.stems:
         return 1.0
+    if any(_related(stem, other) for other in held.stems):
+        return _RELATED
     if word.is_focus:
         return 0.0  # a heading about members does not make every number below it their number
     if stem in context.heading.stems or stem in context.title.stems or (word.is_name and word.form in context.names):
         return _IN_CONTEXT
     return _IN_NEIGHBOUR if any(stem in near.stems for near in context.beside) else 0.0
+
+
+def _related(one: str, other: str) -> bool:
+    """Whether two stems are likely of one family (`confidenti`, `confid`): they share most of the longer one."""
+    if one[:4] != other[:4] or not one.isalpha():
+        return False
+    alike = 4
+    while alike < min(len(one), len(other)) and one[alike] == other[alike]:
+        alike += 1
+    return alike >= 0.6 * max(len(one), len(other)) and min(len(one), len(other)) >= 4
 
 
 def _rarity(stem: str, statistics: Statistics) -> float:
@@ -278,17 +305,19 @@ def _with_margins(measured: Sequence[Measured], scores: Mapping[SentenceKey, flo
     for m in measured:
         if (score := scores.get((m.chunk_id, m.start, m.end))) is not None:
             by_language.setdefault(m.language, []).append(score)
-    middle = {language: median(values) for language, values in by_language.items()}
-    return [
-        m if (score := scores.get((m.chunk_id, m.start, m.end))) is None else _marked(m, score - middle[m.language])
-        for m in measured
-    ]
-
-
-def _marked(m: Measured, margin: float) -> Measured:
-    return Measured(
-        m.chunk_id, m.start, m.end, m.same_language, m.share, margin, m.failed, m.fused, m.language, m.embed_text
-    )
+    level: dict[str, tuple[float, float]] = {}
+    for language, values in by_language.items():
+        middle = median(values)
+        # The floor keeps a handful of nearly equal cosines from making a margin out of nothing.
+        level[language] = middle, median(abs(value - middle) for value in values) + _SPREAD_FLOOR
+    marked: list[Measured] = []
+    for m in measured:
+        score = scores.get((m.chunk_id, m.start, m.end))
+        if score is not None:
+            middle, spread = level[m.language]
+            m = replace(m, margin=(score - middle) / spread)  # noqa: PLW2901
+        marked.append(m)
+    return marked
 
 
 def _evidence(m: Measured, limits: Thresholds) -> EvidenceSentence | None:
@@ -307,13 +336,11 @@ def _evidence(m: Measured, limits: Thresholds) -> EvidenceSentence | None:
         strength = m.share + limits.margin_weight * m.margin
         if strength < limits.strength:
             return None
-        by_words, by_margin = m.share >= limits.share, limits.margin_weight * m.margin >= 1.0 - m.share
+        by_words = m.share >= limits.strength / 2
+        by_margin = not by_words or limits.margin_weight * m.margin >= limits.strength / 2
         reasons = (*((Reason.RARE_TERMS,) if by_words else ()), *((Reason.DENSE_MARGIN,) if by_margin else ()))
-        reasons = reasons or (Reason.RARE_TERMS,)
     return EvidenceSentence(m.chunk_id, m.start, m.end, round(strength, 4), reasons)
 
 
-def _refusal(measured: Sequence[Measured]) -> tuple[Reason, ...]:
-    """What kept the sentence back that came nearest."""
-    best = max(measured, key=lambda m: (m.share + 10.0 * (m.margin or 0.0), m.fused))
-    return (Reason(best.failed),) if best.failed else (Reason.WEAK,)
+def _nearness(m: Measured) -> tuple[float, float, str, int]:
+    return (m.share + Thresholds().margin_weight * (m.margin or 0.0), m.fused, m.chunk_id, -m.start)

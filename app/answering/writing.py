@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import anyio
 from anyio import to_thread
 
 from app.answering import marks, packing, prompts, seats
@@ -108,7 +109,9 @@ async def _next(tools: AnswerTools, seat: admission.Seat, deltas: AsyncIterator[
     finally:
         if not step.done():
             step.cancel()
-            await asyncio.wait({step})
+            # A cancelled scope cancels every wait in it again: shielded, or the stream would be closed while it runs.
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({step})
 
 
 async def phrase(

@@ -1,6 +1,6 @@
 """Routes of collections, grants and search."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.dependencies import (
     TEXT_PATTERN,
     CursorQuery,
+    IdempotencyKey,
     LimitQuery,
     PrincipalDep,
     ServicesDep,
@@ -31,6 +32,7 @@ from app.api.schemas import (
 from app.bootstrap import search_tools
 from app.documents import access, collections
 from app.documents.tables import Collection
+from app.identity import idempotency
 from app.identity.permissions import Action, Role, require
 from app.jobs import hints
 from app.retrieval import search
@@ -65,10 +67,18 @@ def list_collections(
 
 
 @router.post("/collections", status_code=201)
-def create_collection(body: CollectionCreate, uow: UnitDep, actor: PrincipalDep) -> CollectionOut:
+def create_collection(
+    body: CollectionCreate, uow: UnitDep, actor: PrincipalDep, idempotency_key: IdempotencyKey = None
+) -> CollectionOut:
     """Make a collection."""
-    made = collections.create(uow, actor, name=body.name, description=body.description)
-    return _collection(made, actor.role if actor.sees_all_collections else Role.EDITOR)
+
+    def make() -> dict[str, Any]:
+        made = collections.create(uow, actor, name=body.name, description=body.description)
+        role = actor.role if actor.sees_all_collections else Role.EDITOR
+        return _collection(made, role).model_dump(mode="json")
+
+    request = f"POST collections {body.model_dump_json()}"
+    return CollectionOut.model_validate(idempotency.once(uow, actor, idempotency_key, request, make))
 
 
 @router.get("/collections/{collection_id}")

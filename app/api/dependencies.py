@@ -69,6 +69,11 @@ TEXT_PATTERN = r"^[^\x00]*$"
 INTEGER_MAX, BIGINT_MAX = 2**31 - 1, 2**63 - 1
 
 
+IdempotencyKey = Annotated[
+    str | None, Header(description="the same key and body again is done once and answered with the same body")
+]
+
+
 def etag_revision(if_match: Annotated[str | None, Header()] = None) -> int | None:
     """The revision in `If-Match`, None when the header is absent. Raises InvalidInputError for another form."""
     if if_match is None:

@@ -1,10 +1,11 @@
 """Routes of sign-in, users and API keys."""
 
+from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request
 
-from app.api.dependencies import PrincipalDep, ServicesDep, UnitDep
+from app.api.dependencies import IdempotencyKey, PrincipalDep, ServicesDep, UnitDep
 from app.api.schemas import (
     ApiKeyCreate,
     ApiKeyMade,
@@ -17,7 +18,7 @@ from app.api.schemas import (
     UserCreate,
     UserOut,
 )
-from app.identity import accounts
+from app.identity import accounts, idempotency
 from app.identity.permissions import Role, Scope
 from app.identity.tables import ApiKey, User
 
@@ -87,10 +88,11 @@ def list_users(uow: UnitDep, actor: PrincipalDep) -> Items[UserOut]:
 
 
 @router.post("/users", status_code=201)
-def create_user(body: UserCreate, uow: UnitDep, actor: PrincipalDep) -> UserOut:
+def create_user(body: UserCreate, uow: UnitDep, actor: PrincipalDep, idempotency_key: IdempotencyKey = None) -> UserOut:
     """Add a user (administrators)."""
-    return _user(
-        accounts.create_user(
+
+    def make() -> dict[str, Any]:
+        made = accounts.create_user(
             uow,
             actor,
             email=body.email,
@@ -98,7 +100,10 @@ def create_user(body: UserCreate, uow: UnitDep, actor: PrincipalDep) -> UserOut:
             role=body.role,
             display_name=body.display_name,
         )
-    )
+        return _user(made).model_dump(mode="json")
+
+    request = f"POST users {body.email} {body.role} {body.display_name}"
+    return UserOut.model_validate(idempotency.once(uow, actor, idempotency_key, request, make))
 
 
 @router.patch("/users/{user_id}")

@@ -35,7 +35,11 @@ class Question:
 
 QUESTIONS = (
     Question(
-        "English", "What is the limit of the Supplier's liability?", "contracts/service-agreement.pdf", 2, "EUR 250,000"
+        "English",
+        "What is the Supplier's total liability in a contract year?",
+        "contracts/service-agreement.pdf",
+        2,
+        "EUR 250,000",
     ),
     Question(
         "Spanish", "¿Cuántos días por semana se puede teletrabajar?", "politica-de-teletrabajo.docx", 1, "tres días"

@@ -38,7 +38,7 @@ class Sources:
             if not Path(argument).exists() and glob.has_magic(argument):
                 yield from self._glob(argument)
             else:
-                yield from self._path(argument, Path(argument).parent)
+                yield from self._path(Path(argument), None)
 
     def _glob(self, pattern: str) -> Iterator[Source]:
         matches = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207  (a pattern may be absolute)
@@ -47,18 +47,20 @@ class Sources:
             if glob.has_magic(part):
                 break
             fixed /= part
+        wild = pattern.rsplit("/", 1)[-1][:1] in ("*", "?", "[")
         if not matches:
             yield Source(pattern, pattern, "Nothing matches this pattern.")
         for match in matches:
-            yield from self._path(match, fixed, recurse=not pattern.endswith("**"))
+            if wild and _is_litter(Path(match).name):
+                self.left_out += 1
+                continue
+            yield from self._path(Path(match), fixed, recurse=not pattern.endswith("**"))
 
-    def _path(self, argument: str, root: Path, *, recurse: bool = True) -> Iterator[Source]:
-        path = Path(argument)
-        if path.is_dir():
-            if recurse:
-                yield from self._folder(path, path if root == path.parent else root, set())
-            return
-        yield from self._file(path, root)
+    def _path(self, path: Path, root: Path | None, *, recurse: bool = True) -> Iterator[Source]:
+        if not path.is_dir():
+            yield from self._file(path, root or path.parent)
+        elif recurse:
+            yield from self._folder(path, root or path, set())
 
     def _folder(self, folder: Path, root: Path, above: set[tuple[int, int]]) -> Iterator[Source]:
         try:
@@ -71,7 +73,7 @@ class Sources:
         if place in above:
             return  # a link to a folder that holds it
         for entry in entries:
-            if entry.name.startswith(_LITTER_PREFIXES) or entry.name in _LITTER:
+            if _is_litter(entry.name):
                 self.left_out += 1
             elif entry.is_dir():
                 yield from self._folder(folder / entry.name, root, above | {place})
@@ -105,6 +107,10 @@ class Sources:
         self._names.add(name.as_posix())
         # What the file system holds but UTF-8 does not, and a leading slash, have no place in a name.
         return os.fsencode(name).decode("utf-8", "replace").lstrip("/")
+
+
+def _is_litter(name: str) -> bool:
+    return name.startswith(_LITTER_PREFIXES) or name in _LITTER
 
 
 def _reason(error: OSError) -> str:

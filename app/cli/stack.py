@@ -122,7 +122,9 @@ def _up_detached(console: "Console", data: Path, port: int | None, gguf: Path | 
             if state is not None and state.pid == child.pid and state.phase == "ready":
                 _show(console, home, state, first_start=True)
                 console.print(
-                    f"Runs in the background (pid {child.pid}). `fullread down --data {data}` stops it.", markup=False
+                    f"Runs in the background (pid {child.pid}). `fullread down --data {data}` stops it.",
+                    markup=False,
+                    soft_wrap=True,
                 )
                 return 0
             time.sleep(0.1)

@@ -1,11 +1,14 @@
 """Which model server answers and what it can take: window, slots, the form of its answers. Pure."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
 from app.core.ids import derived_id
 from app.settings import Settings
+
+PACKAGED_MODEL_ID = "smollm2-135m-instruct"
 
 AnswerForm = Literal["extractive", "generative"]
 
@@ -30,6 +33,11 @@ class EngineProfile:
     def engine_id(self) -> UUID:
         """The same server has the same id in every process."""
         return derived_id("engine", self.url)
+
+
+def local_model_id(gguf: Path | None) -> str:
+    """The id under which the local engine serves: stable for the packaged model, a file's stem for another."""
+    return PACKAGED_MODEL_ID if gguf is None else gguf.stem.lower()
 
 
 def section_tokens(window_tokens: int, answer_form: AnswerForm) -> int:

@@ -5,6 +5,7 @@ Chat and completions pass through; counting, limits, errors, metrics and model n
 
 import argparse
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,19 +15,19 @@ from typing import Any
 
 import anyio
 import httpx
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.engine.catalog import local_model_id
 from app.local import llama, replies
 from app.local.cores import usable_cores
 from app.local.front import ApiError, application, busy, read_key, read_object, serve, unless_gone
 from app.local.llama import Llama
+from app.local.meters import Meters
 from app.local.salts import PrefixLedger
 
-PACKAGED_MODEL_ID = "smollm2-135m-instruct"
 DEFAULT_SLOTS = 2
 DEFAULT_WINDOW_TOKENS = 8192
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -58,11 +59,6 @@ _PASSED_ON = frozenset(
     }
 )
 _TEMPLATE_FIELDS = frozenset({"add_generation_prompt", "messages", "tools", "tool_choice", "chat_template_kwargs"})
-
-
-def model_id(gguf: Path | None) -> str:
-    """The id under which /v1/models names the model: stable for the packaged one, the file's stem for another."""
-    return PACKAGED_MODEL_ID if gguf is None else gguf.stem.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +147,7 @@ class Front:
         self.seats = Seats(engine.slots)
         self.ledger = PrefixLedger(_LEDGER_TOKENS)
         self.started = int(time.time())
-        self.registry = CollectorRegistry()
-        label = ["model_name"]
-        self.done = Counter("vllm:request_success", "Requests answered", label, registry=self.registry).labels(name)
-        self.first_token_s = Histogram(
-            "vllm:time_to_first_token_seconds",
-            "From arrival to the first byte",
-            label,
-            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
-            registry=self.registry,
-        ).labels(name)
+        self.meters = Meters(name, engine.slots * engine.window_tokens)
 
     # --- prompts ---------------------------------------------------------------------------------------------------
 
@@ -221,11 +208,11 @@ class Front:
         try:
             reply = await unless_gone(request, self._begin(held, path, body))
             if body.get("stream"):
-                self.first_token_s.observe(time.monotonic() - arrived)
-                self.done.inc()
+                self.meters.first_token_s.observe(time.monotonic() - arrived)
+                self.meters.done.inc()
                 return Relay(reply, held.pop_all())
             answer = await unless_gone(request, replies.folded(reply))
-            self.done.inc()
+            self.meters.done.inc()
             return JSONResponse(answer)
         except replies.CutOffError as error:
             raise ApiError(500, str(error), kind="InternalServerError") from error
@@ -300,41 +287,8 @@ class Front:
             inside = await llama.counters(self.engine)
         except httpx.HTTPError as error:
             raise ApiError(503, "The engine does not answer.", kind="ServiceUnavailableError") from error
-        text = generate_latest(self.registry).decode() + self._gauges(inside)
+        text = self.meters.text(inside, waiting=self.seats.waiting, prompt_tokens=self.seats.prompt_tokens)
         return Response(text, media_type="text/plain; version=0.0.4")
-
-    def _gauges(self, inside: Mapping[str, float]) -> str:
-        registry = CollectorRegistry()
-        capacity = self.engine.slots * self.engine.window_tokens
-        cached = inside.get("prompt_tokens_cached_total", 0.0)
-        computed = inside.get("prompt_tokens_total", 0.0)
-        for name, meaning, value in (
-            ("vllm:num_requests_running", "Requests in the engine", inside.get("requests_processing", 0.0)),
-            (
-                "vllm:num_requests_waiting",
-                "Requests before it",
-                self.seats.waiting + inside.get("requests_deferred", 0.0),
-            ),
-            ("vllm:kv_cache_usage_perc", "Prompt tokens at work of all slots", self.seats.prompt_tokens / capacity),
-        ):
-            Gauge(name, meaning, ["model_name"], registry=registry).labels(self.name).set(value)
-        for name, meaning, value in (
-            ("vllm:prompt_tokens", "Prompt tokens, cached or not", computed + cached),
-            ("vllm:generation_tokens", "Tokens written", inside.get("tokens_predicted_total", 0.0)),
-            ("vllm:prefix_cache_queries", "Prompt tokens looked up", computed + cached),
-            ("vllm:prefix_cache_hits", "Prompt tokens found", cached),
-            ("vllm:num_preemptions", "Never: slots are fixed", 0.0),
-        ):
-            Counter(name, meaning, ["model_name"], registry=registry).labels(self.name).inc(value)
-        # llama.cpp keeps single tokens, not blocks
-        cache = Gauge(
-            "vllm:cache_config_info",
-            "Cache layout",
-            ["block_size", "num_gpu_blocks", "enable_prefix_caching"],
-            registry=registry,
-        )
-        cache.labels("1", str(capacity), "True").set(1)
-        return generate_latest(registry).decode()
 
     async def not_here(self, request: Request) -> Response:
         """501 for what the surface has and this server has not."""
@@ -385,10 +339,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--slots", type=int, default=DEFAULT_SLOTS, help="requests at work at once")
     parser.add_argument("--window-tokens", type=int, default=DEFAULT_WINDOW_TOKENS, help="window of each slot")
     given = parser.parse_args(arguments)
+    # libgomp reads this when it is loaded: spinning threads beside other busy processes fall to under a token a second.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         app = build(
             given.gguf or given.models / "smollm2" / "model.gguf",
-            given.model_id or model_id(given.gguf),
+            given.model_id or local_model_id(given.gguf),
             key=read_key(given.api_key_file),
             threads=given.threads,
             slots=given.slots,

@@ -34,8 +34,10 @@ def start(gguf: Path, name: str, *, threads: int, slots: int, window_tokens: int
 
     Raises EngineStartError. The window is cut to what the model was trained for.
     """
-    import xllamacpp
-
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise EngineStartError(f"llama.cpp cannot be loaded ({error}): install libgomp1, or set ENGINE_URL") from error
     if not gguf.is_file():
         raise EngineStartError(f"{gguf} is not there: run `fullread models pull`, or check --gguf")
     with gguf.open("rb") as stream:
@@ -47,7 +49,7 @@ def start(gguf: Path, name: str, *, threads: int, slots: int, window_tokens: int
     params.model_alias = {name}
     params.n_ctx = slots * window_tokens
     params.n_parallel = slots
-    # The step of reading: after each, another slot has its turn and a client that left is noticed. 64-512 cost the same.
+    # The step of reading (64-512 cost the same): after each, others have their turn and a lost client is noticed.
     params.n_batch = 128
     params.sse_ping_interval = 1
     params.cpuparams.n_threads = threads

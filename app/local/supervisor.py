@@ -247,7 +247,7 @@ class Supervisor:
                     f"Everything runs, but {self._plan.api_url}/readyz is not 200 after {READY_TIMEOUT_S:.0f} s. "
                     f"End of its log:\n{processes.tail(self._home.log_file('api'))}",
                 )
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
         self._phase = "ready"
         self._save()
         took_s = (datetime.now(UTC) - self._started_at).total_seconds()

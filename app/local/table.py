@@ -1,6 +1,7 @@
 """The service list: which processes the local stack consists of, how each is started and checked, what each is told."""
 
 import contextlib
+import hashlib
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ from app.local.state import Home, write_private
 from app.settings import Settings
 
 Step = Callable[[], Awaitable[None]]
+_SYSTEM_IDENTIFIER_BYTES = 8
 _PORT_OWNERS = ("postgres", "valkey", "vectors", "embeddings", "engine", "api")
 # One thread per native pool: two children on two cores need no more, and spinning pools starve the engine.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
@@ -274,8 +276,15 @@ def _product(
         owner_url = postgres.url("fullread_owner", keys.fullread_owner, postgres_port)
     first_admin = home.run / "first-admin.json"
 
+    servers = ("postgres", "valkey", "vectors")
+    schema = schema_fingerprint(home) if "postgres" in chosen else ""
+    migrated = bool(schema) and _stored(home.run / "schema") == schema
+    # With nothing to migrate, `prepare` has no reason to hold the others up: it only confirms what is there.
+    after = servers if migrated else ("prepare",)
+
     async def keep_admin() -> None:
         store_admin(home, first_admin, api_url)
+        write_private(home.run / "schema", schema_fingerprint(home))
 
     async def rescue_admin() -> None:
         # A supervisor that was killed between the answer and our file: the password is nowhere else.
@@ -286,12 +295,11 @@ def _product(
     celery = (sys.executable, "-m", "celery", "-A", "workers.celery_app")
     # Mingling waits a second for neighbours that a local stack does not have.
     worker = ("worker", "--without-gossip", "--without-mingle", "--loglevel", settings.log_level)
-    after = ("prepare",)
     return [
         ServiceSpec(
             "prepare",
             command=(sys.executable, "-m", "app.bootstrap", "--json"),
-            depends_on=("postgres", "valkey", "vectors"),
+            depends_on=servers,
             environment={**told, "DATABASE_OWNER_URL": owner_url},
             one_shot=True,
             stdout_path=first_admin,
@@ -331,6 +339,27 @@ def _product(
             environment={**told, **_ONE_THREAD},
         ),
     ]
+
+
+def schema_fingerprint(home: Home) -> str:
+    """Changes with the migrations that ship and with the cluster; empty while there is no cluster."""
+    try:
+        with (home.postgres / "global" / "pg_control").open("rb") as control:
+            digest = hashlib.sha256(control.read(_SYSTEM_IDENTIFIER_BYTES))
+    except OSError:
+        return ""
+    migrations = Path(__file__).resolve().parents[1] / "migrations"
+    for path in sorted(migrations.rglob("*")):
+        if path.is_file() and path.suffix in (".py", ".sql"):
+            digest.update(f"\n{path.relative_to(migrations)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _stored(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def shown_url(spec: ServiceSpec) -> str:

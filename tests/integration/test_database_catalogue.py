@@ -322,4 +322,5 @@ def _kind(python_type: type) -> set[str]:
         "datetime": {"timestamptz"},
         "list": {"_text", "_int8", "jsonb"},
         "dict": {"jsonb"},
+        "object": {"jsonb"},
     }[python_type.__name__]

@@ -200,6 +200,21 @@ def test_answer_of_a_killed_start_is_not_lost(home: Home, models: Path) -> None:
     assert kept["password"] == "p"
 
 
+def test_nothing_waits_for_a_migration_that_is_done(home: Home, models: Path) -> None:
+    (home.postgres / "global").mkdir(parents=True)
+    control = home.postgres / "global" / "pg_control"
+    control.write_bytes(b"cluster1 and more")
+    prepare = named(made(home, models))["prepare"]
+    assert prepare.stdout_path is not None
+    assert prepare.after_healthy is not None
+    prepare.stdout_path.write_text('{"created": false}')
+    asyncio.run(prepare.after_healthy())
+    servers = ("postgres", "valkey", "vectors")
+    assert {spec.depends_on for spec in made(home, models).services[5:]} == {servers}
+    control.write_bytes(b"cluster2 and more")
+    assert {spec.depends_on for spec in made(home, models).services[6:]} == {("prepare",)}
+
+
 def test_log_is_rotated_over_its_limit(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("1234567890")

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from app.answering import evidence
 from app.answering.citations import find_quote
-from app.answering.evidence import Passage, Statistics, Thresholds, judge
+from app.answering.evidence import Passage, Statistics, Thresholds
 from ingestion.terms import terms
 
 ROOT = Path(__file__).parents[1] / "data" / "answerability"
@@ -129,6 +131,7 @@ class Outcome:
     right: bool
 
 
+@cache
 def cases() -> list[Case]:
     """All questions with their stored scores."""
     found = passages()
@@ -139,21 +142,27 @@ def cases() -> list[Case]:
             question,
             judged(found, stored[question.id]["passages"]),
             counted,
-            {(key, start, end): score for key, start, end, score in stored[question.id]["sentences"]},
+            {(found[at].id, start, end): score / 1e4 for at, start, end, score in stored[question.id]["sentences"]},
         )
         for question in questions()
     ]
 
 
+@cache
+def _measured(case_id: str, scored: bool) -> list[evidence.Measured]:
+    case = next(case for case in cases() if case.question.id == case_id)
+    scores = case.sentence_scores if scored else None
+    return evidence.measure(case.question.question, case.passages, case.statistics, scores)
+
+
+def measured(case: Case, *, scored: bool) -> list[evidence.Measured]:
+    """The sentences of a case as measured; remembered, because thresholds do not change them."""
+    return _measured(case.question.id, scored)
+
+
 def decide(case: Case, thresholds: Thresholds | None, *, scored: bool) -> Outcome:
     """Judge one case; `scored` says whether the sentence scores are given."""
-    judgement = judge(
-        case.question.question,
-        case.passages,
-        case.statistics,
-        sentence_scores=case.sentence_scores if scored else None,
-        thresholds=thresholds,
-    )
+    judgement = evidence.decide(measured(case, scored=scored), thresholds or Thresholds())
     texts = {p.chunk_id: p.text for p in case.passages if p.document == case.question.document}
     shown = [texts[s.chunk_id][s.start : s.end] for s in judgement.sentences[:3] if s.chunk_id in texts]
     right = any(
@@ -167,7 +176,9 @@ def _share(hits: int, of: int) -> float | None:
 
 
 RATES: dict[str, Callable[[Sequence[Outcome]], float | None]] = {
-    "false answers": lambda o: _share(sum(x.answered and not x.answerable for x in o), sum(not x.answerable for x in o)),
+    "false answers": lambda o: _share(
+        sum(x.answered and not x.answerable for x in o), sum(not x.answerable for x in o)
+    ),
     "false refusals": lambda o: _share(sum(not x.answered and x.answerable for x in o), sum(x.answerable for x in o)),
     "right evidence": lambda o: _share(
         sum(x.right for x in o if x.answered and x.answerable), sum(x.answered and x.answerable for x in o)

@@ -23,6 +23,7 @@ class Planted:
     chunk: UUID
     job: UUID
     answer: UUID
+    key: UUID
     engine: UUID
 
 
@@ -57,6 +58,8 @@ def plant(connection: psycopg.Connection, name: str) -> Planted:
     connection.execute(
         "select append_audit_event('user:test', 'tenant.plant', 'tenant', %s, 'ok', '', '{}')", (str(made.tenant),)
     )
+    # Only now: document and version name each other.
+    connection.execute("update documents set latest_version_id = %s where id = %s", (made.version, made.document))
     return made
 
 
@@ -76,7 +79,7 @@ def _rows(made: Planted, name: str) -> list[tuple[str, dict[str, object]]]:
             "api_keys",
             {
                 **t,
-                "id": new_id(),
+                "id": made.key,
                 "user_id": made.user,
                 "name": made.word,
                 "secret_hash": b"x",
@@ -125,7 +128,19 @@ def _rows(made: Planted, name: str) -> list[tuple[str, dict[str, object]]]:
                 "stems": [1],
             },
         ),
-        ("jobs", {**t, "id": made.job, "kind": "ingest", "queue": "none", "state": "queued", "run_after": FAR}),
+        (
+            "jobs",
+            {
+                **t,
+                "id": made.job,
+                "kind": "ingest",
+                "queue": "none",
+                "state": "queued",
+                "run_after": FAR,
+                "subject_id": made.version,
+                "collection_id": made.collection,
+            },
+        ),
         ("job_events", {**t, "id": new_id(), "job_id": made.job, "event": "queued"}),
         ("outbox", {**t, "id": new_id(), "job_id": made.job, "queue": "none", "created_at": FAR}),
         (
