@@ -22,12 +22,17 @@ _ZIP_MAGIC: Final = b"PK\x03\x04"
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """What a container may hold. The ratio counts for members over `ratio_from_bytes` when unpacked."""
+    """What a container may hold. The ratio counts for members over `ratio_from_bytes` when unpacked.
+
+    Members that are not XML (embedded files, bitmaps) are copied, never parsed; real ones pack far over the ratio, so
+    theirs counts from `binary_ratio_from_bytes`.
+    """
 
     entries: int = 10_000
     total_bytes: int = 500 * 1024**2
     ratio: int = 100
     ratio_from_bytes: int = 1024**2
+    binary_ratio_from_bytes: int = 16 * 1024**2
     depth: int = 2
 
 
@@ -65,7 +70,7 @@ def _check(file: BinaryIO, limits: ArchiveLimits, depth: int, budget: _Budget) -
             if declared > limits.total_bytes:
                 raise _refused("declares too many bytes", declared_bytes=declared, limit_bytes=limits.total_bytes)
             for member in members:
-                _check_ratio(member.file_size, member.compress_size, limits)
+                _check_ratio(member, member.file_size, limits)
             for member in members:
                 if not member.is_dir():
                     _inflate(archive, member, limits, depth, budget)
@@ -75,16 +80,22 @@ def _check(file: BinaryIO, limits: ArchiveLimits, depth: int, budget: _Budget) -
         raise ParseError("needs_password", "The container is encrypted.") from error
 
 
-def _check_ratio(size_bytes: int, packed_bytes: int, limits: ArchiveLimits) -> None:
-    if size_bytes > limits.ratio_from_bytes and size_bytes > limits.ratio * max(packed_bytes, 1):
-        raise _refused("holds a member that is packed too tightly", ratio=size_bytes // max(packed_bytes, 1))
+def _is_xml(member: zipfile.ZipInfo) -> bool:
+    return member.filename.lower().endswith((".xml", ".rels", ".vml"))
+
+
+def _check_ratio(member: zipfile.ZipInfo, size_bytes: int, limits: ArchiveLimits) -> None:
+    from_bytes = limits.ratio_from_bytes if _is_xml(member) else limits.binary_ratio_from_bytes
+    packed_bytes = max(member.compress_size, 1)
+    if size_bytes > from_bytes and size_bytes > limits.ratio * packed_bytes:
+        raise _refused("holds a member that is packed too tightly", ratio=size_bytes // packed_bytes)
 
 
 def _inflate(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: ArchiveLimits, depth: int, budget: _Budget
 ) -> None:
     size_bytes = 0
-    is_xml = member.filename.lower().endswith((".xml", ".rels", ".vml"))
+    is_xml = _is_xml(member)
     # A nested archive needs seeking, which a zip stream does by inflating again and again: it goes to a file.
     with archive.open(member) as stream, tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
         tail = b""
@@ -94,7 +105,7 @@ def _inflate(
                 nested = chunk.startswith(_ZIP_MAGIC)
             size_bytes += len(chunk)
             budget.take(len(chunk))
-            _check_ratio(size_bytes, member.compress_size, limits)
+            _check_ratio(member, size_bytes, limits)
             if is_xml:
                 if _DOCTYPE.search(tail + chunk):
                     raise _refused("holds XML with a document type declaration")

@@ -26,8 +26,8 @@ class SentenceTerms:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What stands around a sentence: its heading, title and document name, neighbours, the numbers of its passage, and the names of the
-    question that its document is known to hold.
+    """What stands around a sentence: its heading, title and document name, its neighbours, the numbers of its passage,
+    and the names of the question that its document is known to hold.
     """
 
     heading: SentenceTerms
@@ -98,22 +98,27 @@ def _right_kind(asked: Question, text: str, held: SentenceTerms, language: str) 
     if expects is Expects.DURATION:
         return any(fold(term.form) in _TIME_UNITS for term in held.terms)
     if expects is Expects.COUNT:
-        counted = next((word.stems.get(language) for word in asked.asked if word.is_focus), None)
-        return counted is None or _counts(held.terms, figures, counted)
+        counted = next((word for word in asked.asked if word.is_focus), None)
+        return counted is None or _counts(held.terms, figures, counted.stems.get(language, ""), fold(counted.form))
     return True
 
 
-def _counts(found: Sequence[Term], figures: Sequence[int], counted: str) -> bool:
-    """Whether a number of the sentence can be a number of what is counted: in "books published in the last five
-    years" five belongs to the years. A sentence without the counted word is left to the other measures.
+def _counts(found: Sequence[Term], figures: Sequence[int], counted: str, form: str) -> bool:
+    """Whether a number of the sentence can be a number of what is counted.
+
+    In "books published in the last five years" five belongs to the years. Where the counted word itself is missing (its
+    synonym may stand there), any number will do that is no amount and no time.
     """
     places = [at for at, term in enumerate(found) if term.stem == counted]
-    if not places:
-        return True
     for at in figures:
         after = at + 1
         while after < len(found) and (after in figures or (found[after].form in _AND and after + 1 in figures)):
             after += 1
-        if after >= len(found) or found[after].is_stop or any(after <= place < after + 3 for place in places):
+        bare = after >= len(found) or found[after].is_stop
+        if not places:
+            unit = not bare and (fold(found[after].form) in _TIME_UNITS or found[after].form in UNITS_OF_MONEY)
+            if not unit or form in _TIME_UNITS:
+                return True
+        elif bare or any(after <= place < after + 3 for place in places):
             return True
     return False

@@ -66,10 +66,10 @@ class Thresholds:
     `cross_margin`: dense margin for a sentence in another language than the question's.
     """
 
-    strength: float = 1.5
+    strength: float = 1.52
     share: float = 0.95
     margin_weight: float = 0.25
-    cross_margin: float = 3.2
+    cross_margin: float = 5.0
 
 
 class Reason(StrEnum):

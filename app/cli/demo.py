@@ -1,5 +1,8 @@
 """The command `demo`: sample files in, four questions, and a check that the answers are proved."""
 
+import shlex
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,7 +48,7 @@ QUESTIONS = (
         "Spanish", "¿Cuántos días por semana se puede teletrabajar?", "politica-de-teletrabajo.docx", 1, "tres días"
     ),
     Question("Catalan", "Quant costa el duplicat del carnet?", "reglament-biblioteca.md", 1, "4,50 euros"),
-    Question("not in the files", "Who won the chess tournament in Reykjavik?"),
+    Question("not in the files", "Who is the director of the Museum of Salt and Tides?"),
 )
 
 
@@ -156,10 +159,18 @@ def is_proved(question: Question, answer: dict[str, Any]) -> bool:
 def _how_to_go_on(data: Path) -> None:
     from app.cli.session import find
 
-    option = f" --data {data}"
+    fullread, option = _command(), f"--data {shlex.quote(str(data))}"
     say(
         f"\nThe stack keeps running at {find(data, None, None).url} (administrator: {data / 'admin.json'}). Go on with:"
     )
-    say(f'  fullread ask "What does a survey by boat cost?" -c {COLLECTION}{option}')
-    say(f"  fullread ingest YOUR-FOLDER -c mine{option}")
-    say(f"  fullread down{option}")
+    say(f'  {fullread} ask "When does the second set of maps leave the workshop?" -c {COLLECTION} {option}')
+    say(f"  {fullread} ingest YOUR-FOLDER -c mine {option}")
+    say(f"  {fullread} down {option}")
+
+
+def _command() -> str:
+    """How a person calls this program from here: it need not be on the path."""
+    if shutil.which("fullread"):
+        return "fullread"
+    called = Path(sys.argv[0]).absolute()
+    return shlex.quote(str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called))

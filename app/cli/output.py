@@ -85,6 +85,7 @@ def print_json(value: Any) -> None:
 def say(text: str = "") -> None:
     """One plain line on stdout."""
     sys.stdout.write(f"{clean(text)}\n")
+    sys.stdout.flush()  # a pipe gets it now, in its order with what stands on stderr
 
 
 def note(text: str) -> None:

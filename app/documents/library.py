@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from uuid import UUID
 
 from sqlalchemy import func, select, text, update
@@ -86,7 +87,7 @@ def add(
     lock_blob(uow, blob.sha256)
     if not is_stored():
         raise UnavailableError("blob_gone", "The file was erased while it was uploaded. Send it again.")
-    same_bytes = uow.session.execute(
+    twins = uow.session.execute(
         select(Document, DocumentVersion)
         .join(DocumentVersion, DocumentVersion.id == Document.latest_version_id)
         .where(
@@ -95,8 +96,9 @@ def add(
             DocumentVersion.sha256 == blob.sha256,
         )
         .order_by(Document.id)
-        .limit(1)
-    ).one_or_none()
+    ).all()
+    # What bytes mean depends on the extension too: a docx renamed to .xlsx is its own case, with its own failure.
+    same_bytes = next((pair for pair in twins if _suffix(pair[0].name) == _suffix(name)), None)
     if same_bytes is not None:
         document, version = same_bytes
         job = None
@@ -150,6 +152,10 @@ def add(
         sha256=blob.sha256,
     )
     return Upload(DocumentView(document, version), job, duplicate=False)
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
 
 
 def _new_version(uow: UnitOfWork, document: Document, number: int, blob: StoredBlob) -> DocumentVersion:

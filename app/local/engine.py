@@ -7,7 +7,7 @@ import argparse
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,8 +126,10 @@ class Seats:
 class Relay(StreamingResponse):
     """A server-sent-event stream passed on byte by byte; however it ends, the engine's side is closed."""
 
-    def __init__(self, reply: httpx.Response, held: AsyncExitStack) -> None:
-        super().__init__(replies.framed(reply), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+    def __init__(self, reply: httpx.Response, held: AsyncExitStack, on_first: Callable[[], None]) -> None:
+        super().__init__(
+            replies.framed(reply, on_first), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+        )
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,9 +210,10 @@ class Front:
         try:
             reply = await unless_gone(request, self._begin(held, path, body))
             if body.get("stream"):
-                self.meters.first_token_s.observe(time.monotonic() - arrived)
                 self.meters.done.inc()
-                return Relay(reply, held.pop_all())
+                return Relay(
+                    reply, held.pop_all(), lambda: self.meters.first_token_s.observe(time.monotonic() - arrived)
+                )
             answer = await unless_gone(request, replies.folded(reply))
             self.meters.done.inc()
             return JSONResponse(answer)

@@ -5,7 +5,7 @@ of a long prompt, that the client has gone. Without it another busy slot can hid
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -35,9 +35,13 @@ async def events(reply: httpx.Response) -> AsyncIterator[bytes]:
     raise CutOffError("the engine ended its answer in the middle")
 
 
-async def framed(reply: httpx.Response) -> AsyncIterator[bytes]:
-    """The events as they go to the client."""
+async def framed(reply: httpx.Response, on_first: Callable[[], None]) -> AsyncIterator[bytes]:
+    """The events as they go to the client; `on_first` is called once, when the prompt has been read."""
+    first = True
     async for payload in events(reply):
+        if first:
+            first = False
+            on_first()
         yield b"data: " + payload + b"\n\n"
 
 

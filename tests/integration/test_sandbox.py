@@ -211,5 +211,6 @@ def test_a_real_document_goes_through(tmp_path: Path) -> None:
         pages = sandbox.parse(path, "Agreement.PDF", 2, 3)
         assert [page.number for page in pages] == [2, 3]
         assert "EUR 250,000" in pages[0].text
+        assert {page.parser for page in pages} == {"liteparse"}  # its libraries load inside the wall
         with pytest.raises(FileNotFoundError):
             sandbox.probe(tmp_path / "missing", "missing.pdf")

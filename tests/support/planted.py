@@ -53,7 +53,7 @@ def plant(connection: psycopg.Connection, name: str) -> Planted:
             sql.SQL(", ").join(map(sql.Identifier, columns)),
             sql.SQL(", ").join([sql.Placeholder()] * len(columns)),
         )
-        connection.execute(statement, [Json(cell) if isinstance(cell, dict) else cell for cell in row.values()])
+        connection.execute(statement, list(row.values()))
     connection.execute("select set_config('app.tenant_id', %s, true)", (str(made.tenant),))
     connection.execute(
         "select append_audit_event('user:test', 'tenant.plant', 'tenant', %s, 'ok', '', '{}')", (str(made.tenant),)
@@ -65,7 +65,7 @@ def plant(connection: psycopg.Connection, name: str) -> Planted:
 
 def _rows(made: Planted, name: str) -> list[tuple[str, dict[str, object]]]:
     t = {"tenant_id": made.tenant}
-    page = {"parser_fingerprint": "p", "state": "ok", "parser": "p", "lines": {}, "elements": {}}
+    page = {"parser_fingerprint": "p", "state": "ok", "parser": "p", "lines": Json([]), "elements": Json([])}
     spans = {"ordinal": 0, "char_start": 0, "char_end": 1, "page_from": 1, "page_to": 1, "language": "en"}
     return [
         ("tenants", {"id": made.tenant, "name": name}),

@@ -42,6 +42,12 @@ def test_bombs_are_refused_in_little_memory() -> None:
     assert peak_bytes < 10 * 1024**2
 
 
+def test_the_ratio_is_stricter_for_what_a_parser_reads(tmp_path: Path) -> None:
+    zeros = bytes(4 * 1024**2)
+    check_archive(archive(tmp_path / "a", {"word/embeddings/object.bin": zeros}))
+    assert refusal(archive(tmp_path / "b", {"word/document.xml": zeros})).code == "archive_limits"
+
+
 def test_entities_are_refused(tmp_path: Path) -> None:
     assert refusal(FILES / "laughs.docx").code == "archive_limits"
     utf16 = '<?xml version="1.0"?><!DOCTYPE d [<!ENTITY a "b">]><d/>'.encode("utf-16")
