@@ -31,13 +31,11 @@ from app.engine import admission, catalog
 from app.engine.client import EngineClient
 from app.identity import accounts, secrets
 from app.identity.permissions import Principal, Role, Scope
+from app.jobs.queues import QUEUES
 from app.retrieval.search import SearchTools
 from app.settings import Settings, load
 from ingestion.embedding import EmbeddingClient
-from ingestion.index import VectorIndex
-
-#: The queues that must be consumed before the platform is ready.
-QUEUES = ("ingest", "control")
+from ingestion.index import IndexUnavailable, VectorIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +225,31 @@ def migrate(owner_url: str) -> None:
     command.upgrade(config, "head")
 
 
-def prepare(settings: Settings, *, email: str = "admin@localhost", tenant: str = "main") -> FirstAdmin | None:
-    """Migrate, and make the first tenant with its owner when there is no tenant. None when there was one."""
+def prepare(settings: Settings) -> None:
+    """Everything that must be there before the API starts: schema, engines' rows, the index's collection.
+
+    Idempotent. Raises UnavailableError when a service does not answer.
+    """
     settings.require("database_owner_url", "database_url", "database_platform_url")
     migrate(settings.database_owner_url)
+    made = services(settings)
+    register_engines(made)
+    forget_workers(made.database)
+    try:
+        made.index.ensure()
+    except IndexUnavailable as error:
+        raise UnavailableError("index_unavailable", "The vector index does not answer.") from error
+    made.database.dispose()
+
+
+def forget_workers(database: Database) -> None:
+    """Drop the workers' signs of life of an earlier run: the ones that live say so again within seconds."""
+    with database.platform() as work:
+        work.session.execute(text("delete from worker_beats"))
+
+
+def first_admin(settings: Settings, *, email: str = "admin@localhost", tenant: str = "main") -> FirstAdmin | None:
+    """Make the first tenant with its owner when there is no tenant. None when there was one."""
     engine = create_engine(settings.database_owner_url)
     try:
         with Session(engine) as session, session.begin():
@@ -273,10 +292,9 @@ def main(argv: list[str] | None = None) -> int:
     settings = load()
     configure_logging(settings.log_level)
     try:
-        first = prepare(settings, email=options.email, tenant=options.tenant)
-        made = services(settings)
-        register_engines(made)
-        made.index.ensure()
+        prepare(settings)
+        # Last: nothing that can fail stands between the new password and its printing.
+        first = first_admin(settings, email=options.email, tenant=options.tenant)
     except UnavailableError as error:
         print(error.message, file=sys.stderr)  # noqa: T201
         return 1

@@ -278,9 +278,14 @@ def exact_spans(text: str, start: int, end: int, target: int) -> list[tuple[int,
     while end - start > target:
         cut = start + target
         for pattern in _CUTS:
-            matches = [m.end() for m in pattern.finditer(text, start + target // 3, start + target + 1)]
-            if matches and start < matches[-1] <= start + target + 1:
-                cut = matches[-1]
+            # Where a match begins the piece ends: the white space of the match itself may lie beyond the target.
+            fitting = [
+                match.end()
+                for match in pattern.finditer(text, start + target // 3, start + target + 1)
+                if match.start() <= start + target
+            ]
+            if fitting:
+                cut = fitting[-1]
                 break
         piece = _trimmed(text, start, cut)
         if piece[0] < piece[1]:

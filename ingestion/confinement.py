@@ -83,10 +83,10 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent(parent_pid: int) -> None:
-    """SIGKILL when the parent (thread) goes; exits at once when it went already. No effect outside Linux."""
+def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Get a signal when the parent (thread) goes; exits at once when it went already. No effect outside Linux."""
     if sys.platform == "linux":
-        _libc().prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        _libc().prctl(_PR_SET_PDEATHSIG, int(by), 0, 0, 0)
     if os.getppid() != parent_pid:
         os._exit(1)
 

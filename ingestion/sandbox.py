@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from pathlib import Path, PurePath
 from types import TracebackType
@@ -29,6 +30,8 @@ __all__ = ["PARSER_FINGERPRINT", "RANGE_PAGES", "Probe", "ProcessLimits", "Sandb
 RANGE_PAGES: Final = 50
 _START_S: Final = 120.0
 _GRACE_S: Final = 30.0
+_SCRATCH: Final = "fullread-parse-"
+_SWEEP_AFTER_S: Final = 3600.0
 # Codes of a range that died in one page: it is halved until that page stands alone.
 _DEADLY: Final = frozenset({"crashed", "timeout", "resource_limit"})
 _MAX_LOST_PAGES: Final = 5
@@ -180,7 +183,8 @@ class _Link:
 
     def __init__(self, models_dir: Path, limits: ProcessLimits, readers: str) -> None:
         self.owner_pid = os.getpid()
-        scratch = tempfile.mkdtemp(prefix="fullread-parse-")
+        _sweep()
+        scratch = tempfile.mkdtemp(prefix=f"{_SCRATCH}{self.owner_pid}-")
         self.sock, theirs = socket.socketpair()
         command = [sys.executable, "-m", "ingestion.sandbox", "--fd", str(theirs.fileno())]
         command += ["--models", str(models_dir.resolve()), "--scratch", scratch, "--readers", readers]
@@ -264,6 +268,20 @@ _ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
+
+
+def _sweep() -> None:
+    """Remove the scratch folders of processes that were killed together with their zygote."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
+        pid = folder.name.removeprefix(_SCRATCH).split("-")[0]
+        try:
+            if folder.stat().st_uid != os.geteuid() or time.time() - folder.stat().st_mtime < _SWEEP_AFTER_S:
+                continue
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, ValueError):
+            continue  # another user's process, or gone in between
 
 
 def _limits_json(limits: ProcessLimits) -> dict[str, float]:

@@ -76,8 +76,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--limits", required=True)
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not SIGKILL: the scratch folder may hold decrypted pieces of documents, and goes first.
+    signal.signal(signal.SIGTERM, _leave)
     if options.die_with_parent:
-        confinement.die_with_parent(options.parent)
+        confinement.die_with_parent(options.parent, signal.SIGTERM)
     sock = socket.socket(fileno=options.fd)
     limits = ProcessLimits(**orjson.loads(options.limits))
     zygote = _Zygote(sock, importlib.import_module(options.readers), options.models, options.scratch, limits)
@@ -88,6 +90,11 @@ def main(arguments: list[str]) -> int:
     finally:
         shutil.rmtree(options.scratch, ignore_errors=True)
     return 0
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    del number, frame
+    raise SystemExit(0)
 
 
 class _Zygote:
@@ -131,6 +138,7 @@ class _Zygote:
         return {"landlock": self._landlock, "seccomp": self._seccomp}
 
     def _answer(self, request: dict[str, Any]) -> bytes:
+        self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)  # cleaners of /tmp take idle folders
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
         reading, writing = os.pipe()
         parent = os.getpid()
@@ -199,6 +207,7 @@ class _Zygote:
     def _run_child(self, request: dict[str, Any], folder: Path, writing: int, parent: int) -> NoReturn:
         """Confine, read, write the answer to the pipe, leave without any clean-up of the zygote's state."""
         try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.setpgid(0, 0)
             confinement.die_with_parent(parent)
             self._sock.close()

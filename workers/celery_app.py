@@ -1,16 +1,19 @@
-"""The Celery application: early acknowledgement, no prefetch, results never kept. Rows are the truth."""
+"""The Celery application: early acknowledgement, no prefetch, results never kept. Rows are the truth.
+
+Workers load the tasks by `-I workers.tasks`; beat, which only sends, starts without them.
+"""
 
 from celery import Celery
 from kombu import Queue  # type: ignore[attr-defined]
 
-from app.bootstrap import QUEUES
 from app.core.observability import configure_logging
+from app.jobs.queues import QUEUES
 from app.settings import load
 
 settings = load()
 settings.require("redis_url")
 
-app = Celery("fullread", broker=settings.redis_url, include=["workers.tasks"])
+app = Celery("fullread", broker=settings.redis_url)
 app.conf.update(
     task_ignore_result=True,
     task_acks_late=False,

@@ -16,7 +16,7 @@ from app import bootstrap
 from app.core.errors import FenceLostError, FullreadError, UnavailableError
 from app.documents import collections, ingest, library, purge
 from app.documents.ingest import IngestTools
-from app.jobs import claims, hints, sweep
+from app.jobs import claims, hints, queues, sweep
 from app.jobs.claims import Claim, JobCancelledError, Lease
 from app.settings import load
 from workers.celery_app import app
@@ -165,7 +165,7 @@ def sweep_once() -> None:
     here = process()
     database = here.services.database
     try:
-        beat(here, "control")
+        beat(here, queues.CONTROL)
         with sweep.leadership(database) as leader:
             if not leader:
                 return
@@ -177,8 +177,8 @@ def sweep_once() -> None:
             sweep.relay(database, hints.send)
             sweep.repeat_hints(database, hints.send)
             # A hint without a job keeps the ingest workers' sign of life fresh while there is nothing to do.
-            if _stale(here, "ingest"):
-                hints.send("ingest")
+            if _stale(here, queues.INGEST):
+                hints.send(queues.INGEST)
     except UnavailableError as error:
         log.warning("sweep_skipped", code=error.code)
 

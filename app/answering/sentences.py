@@ -40,7 +40,7 @@ _TITLES = _listed(
     mr mrs ms dr dra prof sr sra sres srs srta d dña dª st sta hon capt mme arts artt nros núm num núms nums nº pág pag
     págs pags pp secs § fig figs cls vol vols caps apt apts apdo refs vid cf eg ie e.g i.e ej p.ej p.ex vs aprox approx
     avda av ctra pl tel tfno tlf eds paras pars sched schd exh reg rd cit ibíd ibid dpto depto dept admón admó excmo
-    excma excm ilmo ilma il·lm hble
+    excma excm ilmo ilma il·lm hble ee rr cc ff dd
     """
 )
 # Also words or letters of a list: only a number after them proves the abbreviation.

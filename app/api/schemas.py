@@ -17,8 +17,8 @@ Email = Annotated[str, StringConstraints(min_length=3, max_length=254, pattern=r
 
 
 def _is_text(value: SecretStr) -> SecretStr:
-    # A lone surrogate passes as a string and then can not be hashed.
-    if any(0xD800 <= ord(c) <= 0xDFFF for c in value.get_secret_value()):
+    # A lone surrogate passes as a string and then can not be hashed; NUL is no text anywhere.
+    if any(c == "\0" or 0xD800 <= ord(c) <= 0xDFFF for c in value.get_secret_value()):
         raise ValueError("a password holds only valid characters")
     return value
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,7 +86,8 @@ def _follow(events: Iterator[tuple[str, Json]], shown: "_Shown") -> Json:
             if kind == "status" and status is not None:
                 status.update(f"{_phase(str(data.get('phase', 'working')))} …")
             elif kind == "citation":
-                shown.citation(data)
+                with _paused(status):
+                    shown.citation(data)
             elif kind == "delta":
                 if status is not None and not shown.extractive:
                     status.stop()
@@ -98,6 +99,16 @@ def _follow(events: Iterator[tuple[str, Json]], shown: "_Shown") -> Json:
                 return data
     shown.end_text()
     raise CommandError("answer_cut", "The answer was cut off: the server went away. Ask again.")
+
+
+@contextmanager
+def _paused(status: "Status | None") -> Iterator[None]:
+    """Off the terminal's line while something else is written."""
+    if status is not None:
+        status.stop()
+    yield
+    if status is not None:
+        status.start()
 
 
 def _phase(name: str) -> str:

@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from app import __version__
-from app.cli import admin, ask, collections, demo, documents, ingest, stack
+from app.cli import admin, ask, collections, demo, documents, ingest, models, stack
 from app.cli.output import EXIT_INTERRUPTED, CommandError, report, wrong_use
 
 _EPILOG = "\n\n".join(
@@ -54,6 +54,7 @@ program.command(rich_help_panel=_LOCAL)(stack.up)
 program.command(rich_help_panel=_LOCAL)(stack.down)
 program.command(rich_help_panel=_LOCAL)(stack.status)
 program.command(rich_help_panel=_LOCAL, epilog=demo.EPILOG)(demo.demo)
+program.add_typer(models.commands, name="models", rich_help_panel=_LOCAL)
 program.command(rich_help_panel=_LOCAL)(admin.migrate)
 
 program.command(rich_help_panel=_USE, epilog=ingest.EPILOG)(ingest.ingest)
@@ -92,5 +93,6 @@ def run(arguments: Sequence[str]) -> int:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "fullread"
-        return report(wrong_use(f"{error.format_message().rstrip('.')}. See `{command} --help`."), as_json=as_json)
+        said = error.format_message().rstrip(".") or "Name one of the commands"
+        return report(wrong_use(f"{said}. See `{command} --help`."), as_json=as_json)
     return status if isinstance(status, int) else 0

@@ -17,10 +17,9 @@ from app.documents import access
 from app.documents.tables import Chunk, Collection, CollectionGrant, Document, DocumentVersion
 from app.identity.permissions import Action, Principal, Role, require
 from app.identity.tables import User
-from app.jobs import rows
+from app.jobs import queues, rows
 from app.jobs.tables import Job
 
-QUEUE_CONTROL = "control"
 KIND_PURGE_COLLECTION = "purge_collection"
 
 
@@ -131,7 +130,7 @@ def remove(uow: UnitOfWork, actor: Principal, collection_id: UUID) -> Job:
     return rows.enqueue(
         uow,
         kind=KIND_PURGE_COLLECTION,
-        queue=QUEUE_CONTROL,
+        queue=queues.CONTROL,
         subject_id=collection.id,
         collection_id=collection.id,
         created_by=actor.user_id,

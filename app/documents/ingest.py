@@ -23,7 +23,7 @@ from app.core.errors import FullreadError, UnavailableError
 from app.core.ids import derived_id
 from app.documents.purge import KIND_RETIRE_VERSION, index_away
 from app.documents.tables import Chunk, Document, DocumentVersion, Page
-from app.jobs import claims, rows
+from app.jobs import claims, queues, rows
 from app.jobs.claims import JobCancelledError, Lease
 from ingestion import pipeline, sparse
 from ingestion.canonical import ParsedPage
@@ -372,7 +372,7 @@ def _activate(lease: Lease, source: _Source) -> None:
             uow.session.execute(
                 update(DocumentVersion).where(DocumentVersion.id == previous).values(state="superseded")
             )
-            rows.enqueue(uow, kind=KIND_RETIRE_VERSION, queue="control", subject_id=previous)
+            rows.enqueue(uow, kind=KIND_RETIRE_VERSION, queue=queues.CONTROL, subject_id=previous)
         events.append(
             uow,
             f"job:{lease.claim.job_id}",

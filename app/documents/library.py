@@ -16,10 +16,9 @@ from app.core.ids import new_id
 from app.documents import access
 from app.documents.tables import Document, DocumentVersion, Page
 from app.identity.permissions import Action, Principal
-from app.jobs import rows
+from app.jobs import queues, rows
 from app.jobs.tables import Job
 
-QUEUE_INGEST = "ingest"
 KIND_INGEST = "ingest"
 KIND_PURGE_DOCUMENT = "purge_document"
 #: States in which nothing more happens by itself, but a retry may help.
@@ -192,7 +191,7 @@ def _enqueue_ingest(uow: UnitOfWork, actor: Principal, document: Document, versi
     return rows.enqueue(
         uow,
         kind=KIND_INGEST,
-        queue=QUEUE_INGEST,
+        queue=queues.INGEST,
         subject_id=version.id,
         collection_id=document.collection_id,
         created_by=actor.user_id,
@@ -334,7 +333,7 @@ def remove(uow: UnitOfWork, actor: Principal, document_id: UUID) -> Job:
     return rows.enqueue(
         uow,
         kind=KIND_PURGE_DOCUMENT,
-        queue="control",
+        queue=queues.CONTROL,
         subject_id=document.id,
         collection_id=document.collection_id,
         created_by=actor.user_id,

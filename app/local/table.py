@@ -294,7 +294,7 @@ def _product(
 
     celery = (sys.executable, "-m", "celery", "-A", "workers.celery_app")
     # Mingling waits a second for neighbours that a local stack does not have.
-    worker = ("worker", "--without-gossip", "--without-mingle", "--loglevel", settings.log_level)
+    worker = ("worker", "-I", "workers.tasks", "--without-gossip", "--without-mingle", "--loglevel", settings.log_level)
     return [
         ServiceSpec(
             "prepare",

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -179,6 +180,22 @@ def test_nothing_survives_a_killed_parent(tmp_path: Path, file: Path) -> None:
         parent.kill()
         _, alive = psutil.wait_procs(family, timeout=5)
         assert not alive
+        assert not list(Path(tempfile.gettempdir()).glob(f"fullread-parse-{parent.pid}-*"))
+
+
+def test_folders_of_the_dead_are_swept(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    folders = {name: tmp_path / f"fullread-parse-{pid}-x{name}" for name, pid in
+               (("dead", gone.pid), ("fresh", gone.pid), ("alive", os.getpid()))}  # fmt: skip
+    for name, folder in folders.items():
+        folder.mkdir()
+        if name != "fresh":
+            os.utime(folder, (1, 1))
+    with Sandbox(tmp_path, LIMITS, readers=BAD) as sandbox:
+        sandbox.probe(file, "fine")
+    assert [name for name, folder in folders.items() if folder.exists()] == ["fresh", "alive"]
 
 
 def test_works_in_a_daemonic_child_and_after_a_fork(tmp_path: Path, file: Path) -> None:

@@ -11,7 +11,8 @@ from ingestion.canonical import Line
 
 TEXT = (
     "The fee is non-\nrefundable and the termi-\nnation “notice” is 5,120.50 EUR, i.e.\nlong-\nterm.\f"
-    "Page 2: −5% of 10² m² and 1 500 000 units; pre- and post-sale; 10–20 days; ﬁle cafe\u0301 x\u00adyz agreement¹ ends, "
+    "Page 2: −5% of 10² m² and 1 500 000 units; pre- and post-sale; 10–20 days; ﬁle cafe\u0301 x\u00adyz agreement¹ "
+    "ends, "
     "tel. 555-\n1234, 5½ days, ²5 apples, a 5' pole and a 5\" pole"
 )
 
@@ -73,7 +74,7 @@ def test_levels_what_the_rule_levels(quote: str, stored: str) -> None:
     ],
 )
 def test_levels_nothing_else(quote: str) -> None:
-    assert found(quote) == [] or quote == 'a 5" pole and'
+    assert found(quote) == []
 
 
 def test_feet_are_not_inches() -> None:
@@ -91,7 +92,9 @@ def test_all_places_and_the_nearest() -> None:
 
 
 WORDS = st.lists(
-    st.sampled_from("shall not exceed EUR 750,000 “cap” year-end l'import notificació 12.3(b) any".split()),
+    st.sampled_from(
+        ["shall", "not", "exceed", "EUR", "750,000", "“cap”", "year-end", "l'import", "notificació", "12.3(b)", "any"]
+    ),
     min_size=8,
     max_size=30,
 )

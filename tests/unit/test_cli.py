@@ -101,7 +101,7 @@ COMMANDS = (
     (), ("up",), ("down",), ("status",), ("demo",), ("migrate",), ("ingest",), ("ask",), ("search",), ("delete",),
     ("retry",), ("cancel",), ("documents",), ("documents", "list"), ("documents", "show"), ("collections",),
     ("collections", "create"), ("collections", "delete"), ("collections", "status"), ("collections", "grants"),
-    ("collections", "grant"), ("collections", "revoke"), ("login",), ("logout",), ("whoami",), ("users",),
+    ("collections", "grant"), ("collections", "revoke"), ("models",), ("login",), ("logout",), ("whoami",), ("users",),
     ("users", "add"), ("users", "change"), ("keys",), ("keys", "create"), ("keys", "revoke"),
 )  # fmt: skip
 

@@ -47,7 +47,10 @@ def test_sentences_end(text: str, expected: list[str]) -> None:
 
 
 def test_a_line_break_inside_a_sentence_ends_nothing() -> None:
-    text = "The total liability of each party in a contract year\nshall not exceed EUR 750,000. Neither party is liable\nfor profit."
+    text = (
+        "The total liability of each party in a contract year\n"
+        "shall not exceed EUR 750,000. Neither party is liable\nfor profit."
+    )
     assert texts(text) == [
         "The total liability of each party in a contract year\nshall not exceed EUR 750,000.",
         "Neither party is liable\nfor profit.",
