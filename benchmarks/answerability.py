@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from app.answering.evidence import Thresholds, candidates
+from app.answering.evidence import Thresholds, candidates, measure
 from app.answering.questions import without_names
 from app.retrieval.fusion import Scored, fuse
 from ingestion.sparse import encode_document, encode_query
@@ -37,6 +37,7 @@ def score(models_dir: Path) -> None:
         for index in vector.indices:
             holding[index] = holding.get(index, 0) + 1
     idf = {i: math.log(1 + (len(passages) - n + 0.5) / (n + 0.5)) for i, n in holding.items()}
+    counted = labelled.statistics(passages)
     seen: dict[str, int] = {}
     scored = []
     wanted: list[list[int]] = []
@@ -47,7 +48,7 @@ def score(models_dir: Path) -> None:
         hits = fuse(_best(cosines), [hit for hit in _best(lexical) if hit.score > 0])[:JUDGED]
         rows = [[int(h.id), _round(h.dense), _round(h.sparse), round(h.score, 4)] for h in hits]
         judged = labelled.judged(passages, rows)
-        found = candidates(question.question, judged, labelled.statistics(passages))
+        found = candidates(measure(question.question, judged, counted))
         wanted.append([seen.setdefault(f"passage: {c.embed_text}", len(seen)) for c in found])
         places = {p.id: i for i, p in enumerate(passages)}
         keys = [[places[chunk], start, end] for chunk, start, end in (c.key for c in found)]
@@ -168,7 +169,7 @@ def _with_interval(outcomes: Sequence[labelled.Outcome], rate) -> str:  # type: 
     rng = random.Random(20)
     drawn = sorted(
         value
-        for _ in range(400)
+        for _ in range(2000)
         if (value := rate([outcomes[rng.randrange(len(outcomes))] for _ in outcomes])) is not None
     )
     value = rate(outcomes)

@@ -139,15 +139,12 @@ class Judgement:
     closest: tuple[EvidenceSentence, ...] = ()
 
 
-def candidates(
-    question: str, passages: Sequence[Passage], statistics: Statistics, limit: int = MAX_CANDIDATES
-) -> list[Candidate]:
+def candidates(measured: Sequence[Measured], limit: int = MAX_CANDIDATES) -> list[Candidate]:
     """The sentences that dense scores could decide about, most promising first.
 
     Embed each `embed_text` as a passage and `questions.without_names(question)` as the query; give the cosines to
-    `judge` as `sentence_scores`. Sentences that fail an exact check stay in: the margin is measured against them.
+    `with_margins` or `judge`. Sentences that fail an exact check stay in: the margin is measured against them.
     """
-    measured = measure(question, passages, statistics)
     ranked = sorted(measured, key=lambda m: (-(m.share if m.same_language else 0.0) - m.fused, m.chunk_id, m.start))
     return [Candidate((m.chunk_id, m.start, m.end), m.embed_text) for m in ranked[:limit]]
 
@@ -165,11 +162,13 @@ def judge(
     `sentence_scores`: cosines of the sentences of `candidates` to the question. Without them only the share of rare
     words decides and a question in another language than the text is never answered.
     """
-    return decide(measure(question, passages, statistics, sentence_scores), thresholds or Thresholds())
+    measured = measure(question, passages, statistics)
+    return decide(with_margins(measured, sentence_scores or {}), thresholds)
 
 
-def decide(measured: Sequence[Measured], limits: Thresholds) -> Judgement:
-    """Apply the thresholds to measured sentences."""
+def decide(measured: Sequence[Measured], thresholds: Thresholds | None = None) -> Judgement:
+    """Apply the thresholds to measured sentences: the last step of `judge`."""
+    limits = thresholds or Thresholds()
     if not measured:
         return Judgement(answerable=False, sentences=(), reasons=(Reason.NO_PASSAGES,))
     found = [sentence for m in measured if (sentence := _evidence(m, limits)) is not None]
@@ -185,17 +184,11 @@ def decide(measured: Sequence[Measured], limits: Thresholds) -> Judgement:
     return Judgement(answerable=True, sentences=tuple(found[:MAX_SENTENCES]), reasons=reasons)
 
 
-def measure(
-    question: str,
-    passages: Sequence[Passage],
-    statistics: Statistics,
-    sentence_scores: Mapping[SentenceKey, float] | None = None,
-) -> list[Measured]:
-    """Measure every sentence of the passages; headings are context, never evidence."""
+def measure(question: str, passages: Sequence[Passage], statistics: Statistics) -> list[Measured]:
+    """Measure every sentence of the passages; headings are context, never evidence. About 5 ms a passage."""
     asked = read(question, tuple(dict.fromkeys(passage.language for passage in passages)))
     holders = _holders(asked, passages, statistics)
-    measured = [m for passage in passages for m in _measure_passage(asked, passage, statistics, holders)]
-    return _with_margins(measured, sentence_scores or {})
+    return [m for passage in passages for m in _measure_passage(asked, passage, statistics, holders)]
 
 
 def _measure_passage(
@@ -299,8 +292,11 @@ def _rarity(stem: str, statistics: Statistics) -> float:
     return math.log(1.0 + (statistics.total_chunks - df + 0.5) / (df + 0.5))
 
 
-def _with_margins(measured: Sequence[Measured], scores: Mapping[SentenceKey, float]) -> list[Measured]:
-    """Cosines of e5 live in a narrow band that moves with the question and the language: only margins compare."""
+def with_margins(measured: Sequence[Measured], scores: Mapping[SentenceKey, float]) -> list[Measured]:
+    """Give the sentences that have a cosine their dense margin.
+
+    Cosines of e5 live in a narrow band that moves with the question and the language: only margins compare.
+    """
     by_language: dict[str, list[float]] = {}
     for m in measured:
         if (score := scores.get((m.chunk_id, m.start, m.end))) is not None:

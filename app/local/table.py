@@ -82,7 +82,7 @@ def plan(
     ports.remember(home.ports_file, chosen)
     api_url = f"http://{HOST}:{chosen['api']}"
     common = common_environment(home, inherited)
-    told = _told(home, settings, keys, chosen, api_url)
+    told = _told(home, settings, keys, chosen, api_url, gguf)
     servers = _servers(home, settings, keys, chosen, external, common, gguf)
     return Plan((*servers, *_product(home, settings, keys, chosen, told)), common, api_url, chosen["api"])
 
@@ -154,9 +154,19 @@ def _compiles_every_time(inherited: Mapping[str, str]) -> bool:
     return bool(inherited.get("PYTHONDONTWRITEBYTECODE")) or not os.access(Path(spec.origin).parent, os.W_OK)
 
 
-def _told(home: Home, settings: Settings, keys: Secrets, chosen: Mapping[str, int], api_url: str) -> dict[str, str]:
+def _engine_model(settings: Settings, gguf: Path | None) -> str:
+    """The model's name: the one that is set, else that of the file that is given, else the packaged one's."""
+    if gguf is not None and "engine_model" not in settings.model_fields_set:
+        return gguf.stem.lower()
+    return settings.engine_model
+
+
+def _told(
+    home: Home, settings: Settings, keys: Secrets, chosen: Mapping[str, int], api_url: str, gguf: Path | None
+) -> dict[str, str]:
     """The variables of the API and the workers. The tables' owner is not among them: only `prepare` migrates."""
     told = {
+        "ENGINE_MODEL": _engine_model(settings, gguf),
         "FULLREAD_MODELS_DIR": str(settings.models_dir.expanduser().resolve()),
         "FULLREAD_BLOB_DIR": str(
             settings.blob_dir.expanduser().resolve() if "blob_dir" in settings.model_fields_set else home.blobs
@@ -197,7 +207,6 @@ def _servers(
         "embeddings": "EMBEDDINGS_URL",
         "engine": "ENGINE_URL",
     }
-    models = settings.models_dir.expanduser().resolve()
     for name, variable in variables.items():
         if name in external:
             found.append(ServiceSpec(name, url_env=variable, external_url=external[name]))
@@ -206,7 +215,7 @@ def _servers(
         elif name == "valkey":
             found.append(_valkey(home, keys, chosen[name]))
         else:
-            found.append(_model_server(name, variable, home, models, keys, chosen[name], gguf))
+            found.append(_model_server(name, variable, home, settings, keys, chosen[name], gguf))
     return found
 
 
@@ -247,16 +256,21 @@ def _valkey(home: Home, keys: Secrets, port: int) -> ServiceSpec:
 
 
 def _model_server(
-    name: str, variable: str, home: Home, models: Path, keys: Secrets, port: int, gguf: Path | None
+    name: str, variable: str, home: Home, settings: Settings, keys: Secrets, port: int, gguf: Path | None
 ) -> ServiceSpec:
+    models = settings.models_dir.expanduser().resolve()
     module = "embedder" if name == "embeddings" else name
     place = ("--data", str(home.vectors)) if name == "vectors" else ("--models", str(models))
-    weights = ("--gguf", str(gguf.expanduser().resolve())) if name == "engine" and gguf is not None else ()
+    told: tuple[str, ...] = ()
+    if name == "engine":
+        told = ("--slots", str(settings.engine_slots), "--window-tokens", str(settings.engine_window_tokens))
+        told += ("--model-id", _engine_model(settings, gguf))
+        told += ("--gguf", str(gguf.expanduser().resolve())) if gguf is not None else ()
     return ServiceSpec(
         name,
         command=(
             *(sys.executable, "-m", f"app.local.{module}", *place),
-            *("--port", str(port), "--api-key-file", str(keys.file(name)), *weights),
+            *("--port", str(port), "--api-key-file", str(keys.file(name)), *told),
         ),
         check=http_ok(port, "/readyz" if name == "vectors" else "/health"),
         url_env=variable,

@@ -33,14 +33,17 @@ def fresh(server: ScriptedEngine) -> None:
 
 def client_of(server: ScriptedEngine, **changes: Any) -> EngineClient:
     """The product's client for it."""
-    facts = {"url": server.url, "key": server.api_key, "model": server.model, "read_timeout_s": 10.0} | changes
+    facts: dict[str, Any] = {"url": server.url, "key": server.api_key, "model": server.model, "read_timeout_s": 10.0}
+    facts |= changes
     made = EngineProfile("engine", facts["url"], facts["model"], 8192, 2, "generative", 4096)
     return EngineClient(made, facts["key"], facts["read_timeout_s"])
 
 
 async def collect(client: EngineClient, **options: Any) -> tuple[str, list[str | None], Usage | None]:
     """Text, finish reasons, usage."""
-    text, reasons, usage = "", [], None
+    text = ""
+    reasons: list[str | None] = []
+    usage = None
     async for delta in client.stream_chat(MESSAGES, **{"max_tokens": 50, "request_id": "r-1", **options}):
         text += delta.text
         reasons += [delta.finish_reason] if delta.finish_reason else []

@@ -149,20 +149,20 @@ def cases() -> list[Case]:
 
 
 @cache
-def _measured(case_id: str, scored: bool) -> list[evidence.Measured]:
+def _measured(case_id: str) -> list[evidence.Measured]:
     case = next(case for case in cases() if case.question.id == case_id)
-    scores = case.sentence_scores if scored else None
-    return evidence.measure(case.question.question, case.passages, case.statistics, scores)
+    return evidence.measure(case.question.question, case.passages, case.statistics)
 
 
 def measured(case: Case, *, scored: bool) -> list[evidence.Measured]:
     """The sentences of a case as measured; remembered, because thresholds do not change them."""
-    return _measured(case.question.id, scored)
+    plain = _measured(case.question.id)
+    return evidence.with_margins(plain, case.sentence_scores) if scored else plain
 
 
 def decide(case: Case, thresholds: Thresholds | None, *, scored: bool) -> Outcome:
     """Judge one case; `scored` says whether the sentence scores are given."""
-    judgement = evidence.decide(measured(case, scored=scored), thresholds or Thresholds())
+    judgement = evidence.decide(measured(case, scored=scored), thresholds)
     texts = {p.chunk_id: p.text for p in case.passages if p.document == case.question.document}
     shown = [texts[s.chunk_id][s.start : s.end] for s in judgement.sentences[:3] if s.chunk_id in texts]
     right = any(

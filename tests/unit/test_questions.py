@@ -73,7 +73,7 @@ def test_names_numbers_years_and_the_focus_are_told() -> None:
 
 
 def test_stems_are_those_of_the_language_of_the_text() -> None:
-    (word,) = read("¿Cuántos ascensores hay?", ["es", "en"]).asked
+    (word,) = read("¿Cuántas notificaciones hay?", ["es", "en"]).asked
     assert set(word.stems) == {"es", "en"}
     assert word.stems["es"] != word.stems["en"]
 
