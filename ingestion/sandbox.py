@@ -202,7 +202,8 @@ class _Link:
                 env=_ENVIRONMENT,
                 cwd=Path(__file__).resolve().parent.parent,
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,
+                # A group of its own, but no session of its own: between sessions Linux ignores niceness (autogroup).
+                process_group=0,
             )
         finally:
             theirs.close()

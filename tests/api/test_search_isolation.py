@@ -132,7 +132,7 @@ def test_an_answer_quotes_nothing_of_another_tenant(clients: Clients, theirs: Es
         {"query": "x", "limit": "all"},
         {},
     ],
-    ids=str,
+    ids=lambda body: ",".join(f"{k}:{str(v)[:12]!r}" for k, v in body.items()) or "nothing",
 )
 def test_a_malformed_search_is_refused(clients: Clients, ours: Estate, body: dict[str, Any]) -> None:
     client = clients.of(ours.account.api_key)
