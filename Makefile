@@ -10,7 +10,8 @@ PYTHON ?=
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 # uv must copy: hard links break the data files of nltk inside llama-index.
-UV = UV_LINK_MODE=copy $(BIN)/uv --no-progress
+# Compiled once here: where the environment forbids to write bytecode, each process would compile all of it again.
+UV = UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 $(BIN)/uv --no-progress
 TESTS ?= tests
 
 help: ## Show this list

@@ -1,5 +1,6 @@
 """The ASGI application: `uvicorn app.main:create_app --factory`."""
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -22,6 +23,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # Beside the start: the first search should not wait for a library, nor the port for a search.
+        threading.Thread(target=made.index.warm, name="warm-index", daemon=True).start()
         yield
         made.embedder.close()
         made.database.dispose()

@@ -10,10 +10,11 @@ import argparse
 import json
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from app.answering.evidence import Thresholds, candidates, measure
+from app.answering.evidence import Thresholds, candidates_of, measure
 from app.answering.questions import without_names
 from app.retrieval.fusion import Scored, fuse
 from ingestion.sparse import encode_document, encode_query
@@ -39,16 +40,16 @@ def score(models_dir: Path) -> None:
     idf = {i: math.log(1 + (len(passages) - n + 0.5) / (n + 0.5)) for i, n in holding.items()}
     counted = labelled.statistics(passages)
     seen: dict[str, int] = {}
-    scored = []
+    scored: list[dict[str, Any]] = []
     wanted: list[list[int]] = []
     for at, question in enumerate(questions):
         asked = set(encode_query(question.question, ["en", "es", "ca"]).indices)
         lexical = [sum(w * idf[i] for i, w in zip(v.indices, v.values, strict=True) if i in asked) for v in sparse]
         cosines = [float(dense_questions[at] @ vector) for vector in dense_passages]
         hits = fuse(_best(cosines), [hit for hit in _best(lexical) if hit.score > 0])[:JUDGED]
-        rows = [[int(h.id), _round(h.dense), _round(h.sparse), round(h.score, 4)] for h in hits]
+        rows: list[list[Any]] = [[int(h.id), _round(h.dense), _round(h.sparse), round(h.score, 4)] for h in hits]
         judged = labelled.judged(passages, rows)
-        found = candidates(measure(question.question, judged, counted))
+        found = candidates_of(measure(question.question, judged, counted))
         wanted.append([seen.setdefault(f"passage: {c.embed_text}", len(seen)) for c in found])
         places = {p.id: i for i, p in enumerate(passages)}
         keys = [[places[chunk], start, end] for chunk, start, end in (c.key for c in found)]
@@ -56,7 +57,6 @@ def score(models_dir: Path) -> None:
     sentences = embed(list(seen))
     for at, row in enumerate(scored):
         keys = row["sentences"]
-        assert isinstance(keys, list)
         row["sentences"] = [
             [*key, round(1e4 * float(plain_questions[at] @ sentences[index]))]
             for key, index in zip(keys, wanted[at], strict=True)
@@ -150,7 +150,9 @@ def report() -> None:
             print(f"| {name} | {len(chosen)} | " + " | ".join(_rates(chosen)) + " |")
 
 
-def _slices(outcomes):  # type: ignore[no-untyped-def]
+def _slices(
+    outcomes: Sequence[tuple[labelled.Question, labelled.Outcome]],
+) -> Iterator[tuple[str, list[labelled.Outcome]]]:
     for split in ("fit", "held_out", "fresh"):
         own = [(q, o) for q, o in outcomes if q.split == split and q.group != "cross"]
         for language in ("en", "es", "ca"):
@@ -164,7 +166,9 @@ def _rates(outcomes: Sequence[labelled.Outcome]) -> list[str]:
     return [_with_interval(outcomes, rate) for rate in labelled.RATES.values()]
 
 
-def _with_interval(outcomes: Sequence[labelled.Outcome], rate) -> str:  # type: ignore[no-untyped-def]
+def _with_interval(
+    outcomes: Sequence[labelled.Outcome], rate: Callable[[Sequence[labelled.Outcome]], float | None]
+) -> str:
     """The rate and its 95 % bootstrap interval (percentiles of 2,000 resamples, seeded)."""
     rng = random.Random(20)
     drawn = sorted(

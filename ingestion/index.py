@@ -3,20 +3,39 @@
 Every read and delete is bound to one tenant; callers give typed ids, never filters.
 """
 
+from __future__ import annotations
+
+import importlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID, uuid5
 
 import httpx
-from qdrant_client import QdrantClient, models
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from ingestion.sparse import SparseVector
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.common import client_exceptions
+    from qdrant_client.http import exceptions
+else:
+
+    class _Lazy:
+        """A module that is imported with its first use: qdrant_client costs over a second of CPU, in every process."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(importlib.import_module(self._name), attribute)
+
+    models = _Lazy("qdrant_client.models")
+    exceptions = _Lazy("qdrant_client.http.exceptions")
+    client_exceptions = _Lazy("qdrant_client.common.client_exceptions")
 
 DENSE = "dense"
 SPARSE = "sparse"
@@ -110,6 +129,8 @@ class VectorIndex:
     def __init__(self, url: str, api_key: str, name: str, dimensions: int, *, timeout_s: int = 30) -> None:
         self.name = name
         self.dimensions = dimensions
+        self._url = url.rstrip("/")
+        self._api_key = api_key
         self._connect: Callable[[], QdrantClient] = lambda: _connect(url, api_key, timeout_s)
         self._is_server = True
         self._client: QdrantClient | None = None
@@ -120,7 +141,7 @@ class VectorIndex:
     def in_memory(cls, name: str = "chunks", dimensions: int = 384) -> Self:
         """Return an index inside qdrant-client's own in-memory engine, for contract tests (not thread-safe)."""
         index = cls("", "", name, dimensions)
-        client = QdrantClient(":memory:")
+        client: QdrantClient = importlib.import_module("qdrant_client").QdrantClient(":memory:")
         index._connect = lambda: client
         index._is_server = False
         return index
@@ -223,11 +244,19 @@ class VectorIndex:
                 return found
 
     def ready(self) -> bool:
-        """Say whether the index answers and the collection exists."""
-        try:
+        """Say whether the index answers and the collection exists. A plain request: it does not load the client."""
+        if not self._is_server:
             return self._call(lambda client: client.collection_exists(self.name))
-        except (IndexUnavailable, IndexRejected):
+        try:
+            headers = {"api-key": self._api_key} if self._api_key else {}
+            answer = httpx.get(f"{self._url}/collections/{self.name}/exists", headers=headers, timeout=2)
+            return bool(answer.json()["result"]["exists"])
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
             return False
+
+    def warm(self) -> None:
+        """Load the client library now, so that the first search does not wait for it."""
+        self._connected()
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
@@ -301,16 +330,19 @@ class VectorIndex:
         for attempt in (1, 2):
             try:
                 return action(self._connected())
-            except ResponseHandlingException as error:
+            except exceptions.ResponseHandlingException as error:
                 # A kept connection that the server has closed meanwhile; every call here may be repeated.
                 if attempt == 1 and isinstance(error.source, (httpx.RemoteProtocolError, httpx.ReadError)):
                     continue
                 raise _transport_error(error) from error
-            except ResourceExhaustedResponse as error:
+            except client_exceptions.ResourceExhaustedResponse as error:
                 raise IndexUnavailable("the vector index is overloaded") from error
-            except UnexpectedResponse as error:
+            except exceptions.UnexpectedResponse as error:
                 raise _status_error(error) from error
-            except (ValueError, ApiException) as error:  # qdrant-client's own checks and its in-memory engine
+            except (
+                ValueError,
+                exceptions.ApiException,
+            ) as error:  # qdrant-client's own checks and its in-memory engine
                 raise IndexRejected(f"the vector index refused the call: {str(error)[:300]}") from error
         raise AssertionError("unreachable")
 
@@ -323,7 +355,7 @@ class VectorIndex:
 
 
 def _connect(url: str, api_key: str, timeout_s: int) -> QdrantClient:
-    return QdrantClient(
+    client: QdrantClient = importlib.import_module("qdrant_client").QdrantClient(
         url=url,
         # as a header, because `api_key=` warns on every plain-HTTP address, also on the loopback
         headers={"api-key": api_key} if api_key else None,
@@ -331,15 +363,16 @@ def _connect(url: str, api_key: str, timeout_s: int) -> QdrantClient:
         check_compatibility=False,
         limits=httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=20),
     )
+    return client
 
 
-def _transport_error(error: ResponseHandlingException) -> IndexUnavailable | IndexRejected:
+def _transport_error(error: exceptions.ResponseHandlingException) -> IndexUnavailable | IndexRejected:
     if isinstance(error.source, httpx.HTTPError):
         return IndexUnavailable(f"the vector index does not answer ({type(error.source).__name__})")
     return IndexRejected(f"the vector index gave an answer that we do not understand ({type(error.source).__name__})")
 
 
-def _status_error(error: UnexpectedResponse) -> IndexUnavailable | IndexRejected:
+def _status_error(error: exceptions.UnexpectedResponse) -> IndexUnavailable | IndexRejected:
     status = error.status_code or 0
     try:
         detail = str(error.structured()["status"]["error"])[:300]

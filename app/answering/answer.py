@@ -226,12 +226,13 @@ def _judge(
         )
         for hit in judged
     ]
-    chosen = evidence.candidates(question, passages, statistics)
+    measured = evidence.measure(question, passages, statistics)
+    chosen = evidence.candidates_of(measured)
     cosines = search.cosines(
         tools.search, actor.tenant_id, questions.without_names(question), [c.embed_text for c in chosen]
     )
     scores = {candidate.key: cosine for candidate, cosine in zip(chosen, cosines, strict=True)}
-    return evidence.judge(question, passages, statistics, sentence_scores=scores)
+    return evidence.decide(evidence.with_margins(measured, scores))
 
 
 def _only_searched(documents: Sequence[coverage.DocumentPages], read: Mapping[str, set[int]]) -> dict[str, set[int]]:
@@ -278,8 +279,11 @@ async def _extract(tools: AnswerTools, actor: Principal, draft: Draft, prepared:
         return
     written = Written()
     if len({citation.document_id for citation in draft.citations}) == 1:
+        language = chunks[prepared.judgement.sentences[0].chunk_id].language
         try:
-            async with aclosing(phrase(tools, actor, draft.id, draft.question, draft.citations, written)) as steps:
+            async with aclosing(
+                phrase(tools, actor, draft.id, draft.question, draft.citations, language, written)
+            ) as steps:
                 async for step in steps:
                     yield Event("status", {"phase": step})
         except FullreadError as error:

@@ -139,12 +139,19 @@ class Judgement:
     closest: tuple[EvidenceSentence, ...] = ()
 
 
-def candidates(measured: Sequence[Measured], limit: int = MAX_CANDIDATES) -> list[Candidate]:
+def candidates(
+    question: str, passages: Sequence[Passage], statistics: Statistics, limit: int = MAX_CANDIDATES
+) -> list[Candidate]:
     """The sentences that dense scores could decide about, most promising first.
 
     Embed each `embed_text` as a passage and `questions.without_names(question)` as the query; give the cosines to
-    `with_margins` or `judge`. Sentences that fail an exact check stay in: the margin is measured against them.
+    `judge` as `sentence_scores`. Sentences that fail an exact check stay in: the margin is measured against them.
     """
+    return candidates_of(measure(question, passages, statistics), limit)
+
+
+def candidates_of(measured: Sequence[Measured], limit: int = MAX_CANDIDATES) -> list[Candidate]:
+    """As `candidates`, of sentences measured already: then `with_margins` and `decide` save measuring them twice."""
     ranked = sorted(measured, key=lambda m: (-(m.share if m.same_language else 0.0) - m.fused, m.chunk_id, m.start))
     return [Candidate((m.chunk_id, m.start, m.end), m.embed_text) for m in ranked[:limit]]
 

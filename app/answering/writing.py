@@ -120,9 +120,11 @@ async def phrase(
     answer_id: UUID,
     question: str,
     citations: Sequence[Citation],
+    language: str,
     written: Written,
 ) -> AsyncGenerator[str, None]:
     """Let the packaged model say it in one sentence of its own; kept only when the quotes support all of it.
+    `language` is that of the quotes.
 
     Yields phases for the client. The result is in `written`: `text`, or `rejected`.
     """
@@ -138,7 +140,7 @@ async def phrase(
     sentence = " ".join("".join(pieces).split())
     if not sentence or prompts.says_not_found(sentence):
         return
-    if supported(sentence, [source.text for source in best]).ok:
+    if supported(sentence, [source.text for source in best], language).ok:
         written.text = sentence
     else:
         written.rejected = True

@@ -49,7 +49,7 @@ def start(gguf: Path, name: str, *, threads: int, slots: int, window_tokens: int
     params.model_alias = {name}
     params.n_ctx = slots * window_tokens
     params.n_parallel = slots
-    # The step of reading; 64-512 cost the same. After each, others have their turn and a lost client is noticed.
+    # The step of reading: a lost client is noticed within two. 128 would be 13 % faster and over 2 s on one busy core.
     params.n_batch = 64
     params.sse_ping_interval = 1
     params.cpuparams.n_threads = threads

@@ -29,7 +29,7 @@ def owner(stack: Stack, planted: Planted) -> Person:
     return add_person(stack, planted.tenant, Role.OWNER)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own(stack: Stack, owner: Person) -> Iterator[httpx.Client]:
     """The owner's client."""
     with stack.client(owner.key) as client:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.identity.permissions import Role
-from tests.support.doors import checksums
+from tests.support.doors import checksums, settled
 from tests.support.foreign import Clients, Estate, build
 from tests.support.routes import BODIES, OPEN_ROUTES, Call, Operation, body_ids, operations, routed
 from tests.support.stack import Stack
@@ -58,6 +58,7 @@ class Holdings:
 
 def holdings(stack: Stack, estate: Estate) -> Holdings:
     """The tenant's rows as checksums, its points, its blobs."""
+    settled(stack, estate.tenant)
     points = stack.index().count(str(estate.tenant))
     return Holdings(checksums(stack, estate.tenant), points, frozenset(stack.blobs().digests(estate.tenant)))
 
@@ -156,6 +157,17 @@ def test_lists_show_nothing_foreign(stack: Stack, clients: Clients, theirs: Esta
                 text = _call(operation, ours, strange).send(clients.of(person.key)).text
                 leaked = [name for name, value in {**names, "word": theirs.word}.items() if value in text]
                 assert leaked == [], f"{operation} as {role}"
+
+
+def test_lists_show_nothing_without_a_grant(stack: Stack, clients: Clients, theirs: Estate) -> None:
+    hidden = {name: theirs.ids[name] for name in ("collection_id", "document_id", "job_id", "answer_id", "key_id")}
+    for operation in operations(stack.settings):
+        if operation.method != "GET" or operation.path_ids:
+            continue
+        for role in (Role.EDITOR, Role.REVIEWER, Role.VIEWER):
+            text = _call(operation, theirs, {}).send(clients.of(theirs.people[role].key)).text
+            leaked = [name for name, value in {**hidden, "word": theirs.word}.items() if value in text]
+            assert leaked == [], f"{operation} as {role}"
 
 
 def test_objects_of_ones_own_are_found(stack: Stack, clients: Clients, ours: Estate) -> None:

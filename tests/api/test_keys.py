@@ -16,7 +16,7 @@ from tests.support.foreign import Person, add_person
 from tests.support.stack import Stack
 
 #: Sign-ins per kind of account whose times are compared.
-SAMPLES = 13
+SAMPLES = 11
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def owner(stack: Stack) -> Person:
     return add_person(stack, stack.owner.tenant_id, Role.OWNER)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own(stack: Stack, owner: Person) -> Iterator[httpx.Client]:
     """The owner's client."""
     with stack.client(owner.key) as client:

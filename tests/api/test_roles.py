@@ -213,6 +213,17 @@ def test_a_grant_ends_with_the_next_request(stack: Stack, ground: Ground) -> Non
     assert owner.delete(address).status_code == 404
 
 
+def test_an_answer_belongs_to_who_asked(stack: Stack, ground: Ground) -> None:
+    """A grant on the collection shows its documents, not what others asked about them."""
+    reader, admin = ground.person(stack, Role.EDITOR, Role.EDITOR), ground.person(stack, Role.ADMIN, None)
+    path = f"/api/v1/answers/{ground.planted.answer}"
+    refused, random = reader.get(path), reader.get(f"/api/v1/answers/{uuid4()}")
+    assert refused.status_code == random.status_code == 404
+    assert {**refused.json(), "request_id": ""} == {**random.json(), "request_id": ""}
+    assert ground.planted.word not in reader.get("/api/v1/answers").text
+    assert admin.get(path).json()["question"] == ground.planted.word
+
+
 def test_no_grant_is_higher_than_editor(stack: Stack, ground: Ground) -> None:
     owner = ground.clients.of(ground.owner.key)
     for role in ("owner", "admin", "god", ""):

@@ -13,7 +13,7 @@ from app.core.db import Database
 from app.core.ids import new_id
 from app.identity.permissions import Role
 from tests.support.doors import checksums, door, rows, value
-from tests.support.foreign import add_person
+from tests.support.foreign import Clients, add_person
 from tests.support.planted import Planted, plant
 from tests.support.routes import BODIES, Call, Operation, operations
 from tests.support.stack import Stack
@@ -203,6 +203,14 @@ def planted(stack: Stack) -> Planted:
     return made
 
 
+@pytest.fixture(scope="module")
+def clients(stack: Stack) -> Iterator[Clients]:
+    """Open connections by key."""
+    made = Clients(stack)
+    yield made
+    made.close()
+
+
 def _writers(stack: Stack) -> list[Operation]:
     """Operations that write, in an order in which each succeeds: what deletes comes last, the collection at the end."""
     found = [o for o in operations(stack.settings) if o.writes]
@@ -233,7 +241,9 @@ def _values(planted: Planted) -> dict[str, str]:
     }
 
 
-def _send(stack: Stack, planted: Planted, operation: Operation, key: str, email: str, password: str) -> tuple[int, str]:
+def _send(
+    stack: Stack, clients: Clients, planted: Planted, operation: Operation, key: str, email: str, password: str
+) -> tuple[int, str]:
     """Make the request that succeeds. Returns the status and the request's id."""
     _ready(stack, planted, operation)
     values = _values(planted)
@@ -241,11 +251,10 @@ def _send(stack: Stack, planted: Planted, operation: Operation, key: str, email:
     if str(operation) == "POST /api/v1/login":
         key, body = "", {"email": email, "password": password}
     if str(operation) == "POST /api/v1/logout":
-        with stack.client("") as client:
-            key = client.post("/api/v1/login", json={"email": email, "password": password}).json().get("token", key)
+        signed_in = clients.of("").post("/api/v1/login", json={"email": email, "password": password})
+        key = signed_in.json().get("token", key)
     call = Call(operation, {name: values[name] for name in operation.path_ids}, body=body)
-    with stack.client(key) as client:
-        answer = call.send(client)
+    answer = call.send(clients.of(key))
     return answer.status_code, answer.headers["x-request-id"]
 
 
@@ -259,11 +268,11 @@ def _person_with_password(stack: Stack, tenant: UUID) -> tuple[str, str, str]:
     return key, email, password
 
 
-def test_every_route_that_writes_is_audited(stack: Stack, planted: Planted) -> None:
+def test_every_route_that_writes_is_audited(stack: Stack, clients: Clients, planted: Planted) -> None:
     key, email, password = _person_with_password(stack, planted.tenant)
     silent = {}
     for operation in _writers(stack):
-        status, request_id = _send(stack, planted, operation, key, email, password)
+        status, request_id = _send(stack, clients, planted, operation, key, email, password)
         with door(stack, "fullread_owner") as connection:
             found = rows(
                 connection,
@@ -276,7 +285,7 @@ def test_every_route_that_writes_is_audited(stack: Stack, planted: Planted) -> N
     assert silent == {}
 
 
-def test_what_can_not_be_audited_does_not_happen(stack: Stack, planted: Planted) -> None:
+def test_what_can_not_be_audited_does_not_happen(stack: Stack, clients: Clients, planted: Planted) -> None:
     """With the audit function out of reach every writing route fails, says nothing of why, and changes no row."""
     key, email, password = _person_with_password(stack, planted.tenant)
     signature = "append_audit_event(text, text, text, text, text, text, text)"
@@ -291,7 +300,7 @@ def test_what_can_not_be_audited_does_not_happen(stack: Stack, planted: Planted)
             _ready(stack, planted, operation)
             before = checksums(stack, planted.tenant)
             used = session if operation.path.endswith("/logout") else key
-            status, _ = _send(stack, planted, operation, used, email, password)
+            status, _ = _send(stack, clients, planted, operation, used, email, password)
             changed = [table for table, digest in checksums(stack, planted.tenant).items() if before[table] != digest]
             if status != 500 or changed:
                 wrong[str(operation)] = (status, changed)

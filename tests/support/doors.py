@@ -1,5 +1,6 @@
 """The database seen from each of its doors: a connection per role, and checksums of everything that a tenant owns."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,8 +14,8 @@ from app.migrations.roles import ROLES
 from tests.support.stack import Stack
 
 #: What a running platform writes by itself, whoever asks for what: no part of a tenant's checksum.
-VOLATILE_COLUMNS = {"api_keys": {"last_used_at"}, "jobs": {"hinted_at", "lease_until"}, "outbox": {"sent_at"}}
-VOLATILE_TABLES = {"engine_leases"}
+VOLATILE_COLUMNS = {"api_keys": {"last_used_at"}, "jobs": {"hinted_at", "lease_until"}}
+VOLATILE_TABLES = {"engine_leases", "outbox"}
 
 
 def address(stack: Stack, role: str, password: str | None = None) -> str:
@@ -71,6 +72,20 @@ def tables_with(connection: psycopg.Connection, column: str = "tenant_id") -> li
             column,
         )
     ]
+
+
+def settled(stack: Stack, tenant: UUID, timeout_s: float = 60) -> None:
+    """Wait until no job of the tenant runs or is due: from then on only requests change its rows."""
+    deadline = time.monotonic() + timeout_s
+    busy = (
+        "select count(*) from jobs where tenant_id = %s"
+        " and (state = 'running' or (state = 'queued' and run_after < now() + interval '1 day'))"
+    )
+    with door(stack, "fullread_owner") as connection:
+        while value(connection, busy, tenant):
+            assert time.monotonic() < deadline, "jobs of the tenant do not end"
+            connection.rollback()
+            time.sleep(0.1)
 
 
 def checksums(stack: Stack, tenant: UUID) -> dict[str, str]:

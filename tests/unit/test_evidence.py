@@ -11,6 +11,7 @@ from app.answering.evidence import (
     Statistics,
     Thresholds,
     candidates,
+    candidates_of,
     judge,
     measure,
 )
@@ -112,7 +113,7 @@ def test_headings_are_context_and_never_evidence() -> None:
 def test_another_language_is_carried_by_the_dense_margin_alone() -> None:
     spanish = passage("Se destruyeron 214 unidades. " + "El resto quedó en la cámara. " * 8, "es")
     question, counted = "How many units were destroyed?", statistics(CONTRACT)
-    keys = [c.key for c in candidates(measure(question, [spanish], counted))]
+    keys = [c.key for c in candidates(question, [spanish], counted)]
     flat = dict.fromkeys(keys, 0.80)
     assert not judge(question, [spanish], counted).answerable
     assert not judge(question, [spanish], counted, sentence_scores=flat).answerable
@@ -135,7 +136,7 @@ def test_the_margin_does_not_move_with_the_level_of_the_cosines() -> None:
 def test_candidates_are_bounded_and_unique() -> None:
     case = labelled.cases()[0]
     measured = measure(case.question.question, case.passages, case.statistics)
-    found = candidates(measured, limit=10)
+    found = candidates_of(measured, limit=10)
     assert len({c.key for c in found}) == len(found) == 10
     assert {c.key for c in found} <= {(m.chunk_id, m.start, m.end) for m in measured}
 
