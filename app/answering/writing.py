@@ -124,9 +124,8 @@ async def phrase(
     written: Written,
 ) -> AsyncGenerator[str, None]:
     """Let the packaged model say it in one sentence of its own; kept only when the quotes support all of it.
-    `language` is that of the quotes.
 
-    Yields phases for the client. The result is in `written`: `text`, or `rejected`.
+    `language` is that of the quotes. Yields phases for the client. The result is in `written`: `text`, or `rejected`.
     """
     best = [
         prompts.PromptSource(number=citation.ordinal, text=citation.quote, document=citation.document)

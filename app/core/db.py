@@ -15,7 +15,10 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Session, SessionTransaction
 
-from app.core.errors import UnavailableError
+from app.core.errors import InvalidInputError, UnavailableError
+
+#: SQLSTATE class 54 (program limit exceeded), as for a value that fits in no index page: a retry never helps.
+_LIMIT_CLASS = "54"
 
 
 class Base(DeclarativeBase):
@@ -104,6 +107,8 @@ def _mapped_errors() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeoutError) as error:
+        if str(getattr(getattr(error, "orig", None), "sqlstate", "")).startswith(_LIMIT_CLASS):
+            raise InvalidInputError("value_too_long", "A value is too long to be stored. Use a shorter one.") from error
         raise UnavailableError("database_unavailable", "The database does not answer. Try again shortly.") from error
     except DBAPIError as error:
         if error.connection_invalidated:

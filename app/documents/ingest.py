@@ -19,7 +19,7 @@ from app.audit import events
 from app.core.blobs import BlobStore
 from app.core.clock import now
 from app.core.db import Database
-from app.core.errors import FullreadError, UnavailableError
+from app.core.errors import FullreadError, UnavailableError, UpstreamError
 from app.core.ids import derived_id
 from app.documents.purge import KIND_RETIRE_VERSION, index_away
 from app.documents.tables import Chunk, Document, DocumentVersion, Page
@@ -31,7 +31,7 @@ from ingestion.chunking import Chunk as TextChunk
 from ingestion.chunking import chunk as chunk_text
 from ingestion.embedding import EmbeddingClient, EmbeddingRejected, EmbeddingUnavailable
 from ingestion.errors import ParseError
-from ingestion.index import IndexPoint, IndexUnavailable, VectorIndex
+from ingestion.index import IndexPoint, IndexRejected, IndexUnavailable, VectorIndex
 from ingestion.sandbox import PARSER_FINGERPRINT, Probe, Sandbox
 
 log = structlog.get_logger()
@@ -283,7 +283,6 @@ def batched_rows(values: Iterator[dict[str, object]]) -> Iterator[list[dict[str,
 def _index(lease: Lease, tools: IngestTools, source: _Source) -> None:
     tenant = str(lease.claim.tenant_id)
     try:
-        tools.index.ensure()
         have = tools.index.ids(tenant, str(source.version_id))
         with lease.unit() as uow:
             todo = list(
@@ -329,6 +328,12 @@ def _index(lease: Lease, tools: IngestTools, source: _Source) -> None:
                 lease.progress(uow, chunks_indexed=done)
         if tools.index.count(tenant, version_id=str(source.version_id)) != len(known):
             raise UnavailableError("points_missing", "The index does not hold every chunk. It is tried again.")
+    except IndexRejected as error:
+        if error.status != 404:
+            raise UpstreamError("index_rejected", "The vector index refused the document.") from error
+        # The index was replaced by an empty one: make its collection, then try again.
+        tools.index.ensure()
+        raise index_away() from error
     except (IndexUnavailable, EmbeddingUnavailable) as error:
         if isinstance(error, EmbeddingUnavailable):
             raise UnavailableError(

@@ -37,8 +37,6 @@ WAITING_LIMIT = {"interactive": 64, "batch": 8}
 MAX_INPUTS = 2048
 MAX_INPUT_CHARS = 200_000
 MAX_BODY_BYTES = 16 * 1024 * 1024
-PASS_TOKENS = 1024
-"""Padded tokens of one run: larger runs are not faster on a CPU, only take more memory."""
 
 _END = 2  # </s>
 
@@ -53,18 +51,6 @@ class Embedded:
     tokens_read: int
     inputs_truncated: int
     tokens_left_out: int
-
-
-def passes(lengths: Sequence[int], budget_tokens: int = PASS_TOKENS) -> list[list[int]]:
-    """Group inputs by length, longest first, so that each group padded to its longest stays in the budget."""
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    groups: list[list[int]] = []
-    for index in order:
-        if groups and lengths[groups[-1][0]] * (len(groups[-1]) + 1) <= budget_tokens:
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-    return groups
 
 
 class Encoder:
@@ -88,17 +74,12 @@ class Encoder:
         left_out = [max(0, len(one) - MAX_TOKENS) for one in ids]
         ids = [one if len(one) <= MAX_TOKENS else [*one[: MAX_TOKENS - 1], _END] for one in ids]
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
-        for group in passes([len(one) for one in ids]):
+        for row, one in enumerate(ids):
             if stop.is_set():
                 break
-            width = len(ids[group[0]])
-            tokens = np.ones((len(group), width), np.int64)
-            mask = np.zeros((len(group), width), np.int64)
-            for row, index in enumerate(group):
-                tokens[row, : len(ids[index])] = ids[index]
-                mask[row, : len(ids[index])] = 1
-            (found,) = self._session.run(["sentence_embedding"], {"input_ids": tokens, "attention_mask": mask})
-            vectors[group] = found
+            # One text a run: a batch gains nothing on a CPU, padding costs, and a vector must not depend on neighbours.
+            (found,) = self._session.run(["sentence_embedding"], {"input_ids": np.array([one], np.int64)})
+            vectors[row] = found[0]
         return Embedded(
             vectors=vectors,
             tokens_read=sum(len(one) for one in ids),

@@ -110,6 +110,12 @@ def test_a_name_that_is_none_is_refused(own: httpx.Client, planted: Planted, nam
     assert name[:50] not in answer.text or len(name) < 3
 
 
+def test_a_name_that_fits_in_no_index_is_refused_for_good(own: httpx.Client, planted: Planted) -> None:
+    """A thousand characters of four bytes that do not compress: no 503, which clients would try again for ever."""
+    answer = _upload(own, planted, "".join(chr(0x10000 + (n * 7919) % 60_000) for n in range(1000)))
+    assert answer.status_code == 422, answer.text
+
+
 def test_the_name_in_the_part_is_treated_alike(own: httpx.Client, planted: Planted) -> None:
     answer = _upload(own, planted, "../../part\u202e.txt", as_form=False)
     assert answer.json()["document"]["name"] == "../../part\u202e.txt"

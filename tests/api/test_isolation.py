@@ -120,7 +120,9 @@ def _differences(
                     tried += 1
                     # A foreign id that only filters a list of own rows gives the same empty list.
                     filters = operation.method == "GET" and not operation.path_ids
-                    allowed = {404} if who in ("owner", "admin") else {403, 404}
+                    # 403 only where the caller sees the thing: its own collection, or that there are users.
+                    sees = operation.path.startswith("/api/v1/users") or operation.path_ids[:1] != names[:1]
+                    allowed = {403, 404} if sees and who not in ("owner", "admin") else {404}
                     if pair[0] != pair[1] or pair[0][0] not in ({200} if filters else allowed):
                         found.append(f"{operation} {names} as {who}: {pair[0][:2]} / {pair[1][:2]}")
     return found, tried

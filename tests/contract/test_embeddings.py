@@ -19,7 +19,7 @@ import psutil
 import pytest
 from openai import OpenAI
 
-from app.local.embedder import DIMENSIONS, MAX_INPUTS, MODEL_ID, WAITING_LIMIT, passes
+from app.local.embedder import DIMENSIONS, MAX_INPUTS, MODEL_ID, WAITING_LIMIT
 from ingestion.embedding import EmbeddingClient, EmbeddingRejected, EmbeddingUnavailable, prefixes_of
 from tests.support import model_servers
 
@@ -93,6 +93,11 @@ def test_vectors_are_unit_long_and_in_order(server: Server) -> None:
     for vector, same in zip(together, alone, strict=True):
         assert math.isclose(cosine(vector, vector), 1.0, abs_tol=1e-3)
         assert cosine(vector, same) > 0.99
+
+
+def test_a_vector_does_not_depend_on_its_neighbours(local: Server) -> None:
+    with local.client() as client:
+        assert client.documents(PASSAGES)[1] == client.documents([PASSAGES[1]])[0]
 
 
 def test_a_question_is_nearest_to_its_answer_in_each_language(server: Server) -> None:
@@ -251,15 +256,6 @@ def test_a_client_that_leaves_ends_its_work(local: Server) -> None:
     started = time.monotonic()
     assert local.post({"input": "words"}, lane="batch").status_code == 200
     assert time.monotonic() - started < 10
-
-
-def test_passes_are_longest_first_and_within_the_budget() -> None:
-    lengths = [10, 500, 30, 512, 12, 300, 8]
-    groups = passes(lengths, budget_tokens=1024)
-    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
-    assert all(len(group) * max(lengths[index] for index in group) <= 1024 for group in groups)
-    assert groups[0] == [3, 1]
-    assert passes([4000], budget_tokens=1024) == [[0]]
 
 
 def test_prefixes_are_those_of_the_model() -> None:

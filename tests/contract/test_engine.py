@@ -11,6 +11,8 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 from app.core.errors import UpstreamError
 from app.engine.catalog import PACKAGED_MODEL_ID, EngineProfile
@@ -153,6 +155,16 @@ def test_json_and_stream_give_the_same_text_at_the_default_temperature(engine: E
     assert choice["finish_reason"] == end.finish_reason
     assert answer["usage"]["prompt_tokens"] == usage.prompt_tokens
     assert answer["usage"]["completion_tokens"] == usage.completion_tokens
+
+
+def test_the_openai_client_works(engine: Engine) -> None:
+    question: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Name a river."}]
+    with OpenAI(base_url=f"{engine.url}/v1", api_key=engine.key or "none") as client:
+        whole = client.chat.completions.create(model=engine.model, messages=question, max_tokens=5)
+        parts = client.chat.completions.create(model=engine.model, messages=question, max_tokens=5, stream=True)
+        text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
+    assert whole.choices[0].message.content
+    assert text
 
 
 def test_the_answer_stops_at_its_token_limit(engine: Engine) -> None:

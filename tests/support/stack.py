@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -112,13 +113,19 @@ def read(home: Home) -> Stack:
     return Stack(home, state["api_url"], owner, settings)
 
 
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 @contextmanager
 def running(data_dir: Path) -> Iterator[Stack]:
     """Start the stack, hand it out, stop it."""
     environment = {**os.environ, "FULLREAD_LOG_LEVEL": "WARNING"}
     command = [sys.executable, "-m", "app.cli"]
     started = subprocess.run(
-        [*command, "up", "--data", str(data_dir), "--detach"],
+        # A port of its own: a service that is killed on purpose must find it free when it comes back.
+        [*command, "up", "--data", str(data_dir), "--port", str(_free_port()), "--detach"],
         env=environment,
         capture_output=True,
         text=True,
