@@ -34,6 +34,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=__version__,
         description="Answers over large private document sets, with proof of what was read.",
         lifespan=lifespan,
+        # A redirect would be built from the Host header of the request.
+        redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
         openapi_url=f"{API_PREFIX}/openapi.json",

@@ -1,11 +1,17 @@
 """One frozen, typed settings tree, read once from the environment. Nothing else reads `os.environ`."""
 
+import hashlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def instance_of(secret_key: str) -> str:
+    """The public name of an installation, derived from its secret key: tells two of them on one machine apart."""
+    return hashlib.sha256(b"fullread instance:" + secret_key.encode()).hexdigest()[:16]
 
 
 class SettingsError(Exception):

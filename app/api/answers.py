@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import anyio
+import structlog
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -21,6 +22,8 @@ from app.bootstrap import answer_tools
 from app.core.errors import FullreadError
 from app.documents import access
 from app.identity.permissions import Action
+
+log = structlog.get_logger()
 
 router = APIRouter(tags=["answers"])
 
@@ -75,6 +78,10 @@ async def _sse(events: AsyncGenerator[Event, None], request_id: str) -> AsyncGen
                 yield _frame(event.kind, event.data)
     except FullreadError as error:
         yield _frame("error", problem(error, request_id))
+    except Exception as error:
+        log.exception("answer_crashed", error=type(error).__name__)
+        hidden = FullreadError("internal", f"Something went wrong on our side. Name this id to support: {request_id}.")
+        yield _frame("error", problem(hidden, request_id))
 
 
 def _frame(kind: str, data: dict[str, Any]) -> str:

@@ -18,10 +18,11 @@ from app.api.dependencies import (
     UnitDep,
 )
 from app.api.schemas import DocumentOut, Items, JobOut, JobRef, PageOut, UploadOut, VersionOut
-from app.core.errors import NotFoundError, UnavailableError
+from app.bootstrap import Services
+from app.core.errors import FullreadError, NotFoundError, UnavailableError
 from app.documents import access, library
 from app.documents.tables import Page
-from app.identity.permissions import Action
+from app.identity.permissions import Action, Principal
 from app.jobs import hints, rows
 from app.jobs.tables import Job
 
@@ -36,6 +37,14 @@ def _page(page: Page) -> PageOut:
 
 def _job(job: Job) -> JobOut:
     return JobOut.model_validate(job, from_attributes=True)
+
+
+def _forget_unused(services: Services, actor: Principal, sha256: str) -> None:
+    """A refused upload leaves no bytes behind, unless a document holds the same ones."""
+    with services.database.tenant(actor.tenant_id) as uow:
+        library.lock_blob(uow, sha256)
+        if not library.is_used(uow, sha256):
+            services.blobs.delete(actor.tenant_id, sha256)
 
 
 @router.post("/collections/{collection_id}/documents", status_code=202)
@@ -66,6 +75,9 @@ def upload_document(
         except UnavailableError as error:
             if error.code != "blob_gone" or attempt == 2:
                 raise
+        except FullreadError:
+            _forget_unused(services, actor, blob.sha256)
+            raise
     if made.job is not None:
         hints.send(made.job.queue, made.job.id)
     else:

@@ -14,15 +14,17 @@ from app.bootstrap import missing_parts
 from app.core import observability
 from app.engine import admission
 from app.identity.permissions import Action, require
+from app.settings import instance_of
 
 root = APIRouter(tags=["health"])
 router = APIRouter(tags=["platform"])
 
 
 @root.get("/healthz")
-def healthz() -> dict[str, str]:
-    """This process lives."""
-    return {"status": "ok", "version": __version__}
+def healthz(services: ServicesDep) -> dict[str, str]:
+    """This process lives; `instance` tells whose it is."""
+    instance = instance_of(services.settings.secret_key.get_secret_value())
+    return {"status": "ok", "version": __version__, "instance": instance}
 
 
 @root.get("/readyz")

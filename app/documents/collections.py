@@ -1,5 +1,6 @@
 """Collections and their grants: create, rename, list, delete, and the state of what lies in them."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -64,7 +65,7 @@ def create(uow: UnitOfWork, actor: Principal, *, name: str, description: str = "
 
 def _checked_name(name: str) -> str:
     name = name.strip()
-    if not name or len(name) > 200 or any(ord(c) < 32 for c in name):
+    if not name or len(name) > 200 or any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
         raise InvalidInputError("bad_name", "A name has 1 to 200 characters and no control characters.")
     return name
 

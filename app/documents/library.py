@@ -1,11 +1,12 @@
 """Upload, new versions, retry, cancel, delete: what people do with documents. Work itself is done by jobs."""
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import exists, func, select, text, update
 
 from app.audit import events
 from app.core.blobs import StoredBlob
@@ -49,7 +50,7 @@ def checked_name(name: str) -> str:
     name = name.replace("\\", "/").strip().strip("/")
     if not name or len(name) > _NAME_LIMIT:
         raise InvalidInputError("bad_name", f"A document name has 1 to {_NAME_LIMIT} characters.")
-    if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in name):
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
         raise InvalidInputError("bad_name", "A document name holds no control characters.")
     return name
 
@@ -103,6 +104,7 @@ def add(
         job = None
         if version.state in ("failed", "cancelled"):
             job = _restart(uow, actor, document, version)
+            events.append(uow, actor.actor, "document.retry", "document", document.id, request_id=actor.request_id)
         return Upload(DocumentView(document, version), job, duplicate=True)
     document_or_none = uow.session.scalars(
         select(Document).where(
@@ -151,6 +153,11 @@ def add(
         sha256=blob.sha256,
     )
     return Upload(DocumentView(document, version), job, duplicate=False)
+
+
+def is_used(uow: UnitOfWork, sha256: str) -> bool:
+    """Whether a version of the tenant holds these bytes."""
+    return bool(uow.session.scalar(select(exists().where(DocumentVersion.sha256 == sha256))))
 
 
 def _suffix(name: str) -> str:

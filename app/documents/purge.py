@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import delete, select
 
 from app.core.blobs import BlobStore
 from app.core.errors import UnavailableError
-from app.documents.library import lock_blob
+from app.documents.library import is_used, lock_blob
 from app.documents.tables import Chunk, Collection, Document, DocumentVersion
 from app.jobs import claims
 from app.jobs.claims import Lease
@@ -70,7 +70,7 @@ def _erase_documents(lease: Lease, index: VectorIndex, blobs: BlobStore, ids: Se
             with lease.unit() as uow:
                 # The lock is held over the unlink: an upload of the same bytes waits, then stores them again.
                 lock_blob(uow, digest)
-                if not uow.session.scalar(select(exists().where(DocumentVersion.sha256 == digest))):
+                if not is_used(uow, digest):
                     blobs.delete(tenant_id, digest)
 
 

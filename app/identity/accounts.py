@@ -199,7 +199,7 @@ def change_user(
     disabled: bool | None = None,
     password: str | None = None,
 ) -> User:
-    """Change a user's role, password or state. Disabling or a new password ends sessions; disabling also keys."""
+    """Change a user's role, password or state. Disabling or a new password ends sessions and revokes keys."""
     require(actor, Action.MANAGE_USERS)
     user = uow.session.get(User, (uow.tenant_id, user_id))
     if user is None:
@@ -234,7 +234,7 @@ def change_user(
             .where(LoginSession.user_id == user.id, LoginSession.revoked_at.is_(None))
             .values(revoked_at=now())
         )
-    if disabled:
+    if disabled or password is not None:
         uow.session.execute(
             update(ApiKey).where(ApiKey.user_id == user.id, ApiKey.revoked_at.is_(None)).values(revoked_at=now())
         )

@@ -25,11 +25,12 @@ async def http_status(port: int, path: str, timeout_s: float = CHECK_TIMEOUT_S) 
         return 0, b""
 
 
-def http_ok(port: int, path: str) -> Check:
-    """True once `GET path` answers 200."""
+def http_ok(port: int, path: str, holding: str = "") -> Check:
+    """True once `GET path` answers 200 with `holding` in its body: another installation on the port is not ours."""
 
     async def check() -> bool:
-        return (await http_status(port, path))[0] == 200
+        status, body = await http_status(port, path)
+        return status == 200 and holding.encode() in body
 
     return check
 

@@ -18,7 +18,7 @@ from app.local.health import Check, http_ok, valkey_ping
 from app.local.ports import HOST
 from app.local.secrets import Secrets, load_or_create
 from app.local.state import Home, write_private
-from app.settings import Settings
+from app.settings import Settings, instance_of
 
 Step = Callable[[], Awaitable[None]]
 _SYSTEM_IDENTIFIER_BYTES = 8
@@ -327,7 +327,7 @@ def _product(
                 *("--port", str(port), "--no-access-log", "--no-server-header"),
                 *("--timeout-graceful-shutdown", "3"),
             ),
-            check=http_ok(port, "/healthz"),
+            check=http_ok(port, "/healthz", instance_of(told["FULLREAD_SECRET_KEY"])),
             depends_on=after,
             url=api_url,
             port=port,
