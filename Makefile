@@ -45,6 +45,7 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .; \
 	fi
+	@$(BIN)/python -m compileall -q app ingestion workers
 	@touch $(INSTALLED)
 
 models: $(INSTALLED)

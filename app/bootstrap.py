@@ -14,6 +14,7 @@ from uuid import UUID
 
 import httpx
 import redis
+import structlog
 from pydantic import SecretStr
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
@@ -35,7 +36,9 @@ from app.jobs.queues import QUEUES
 from app.retrieval.search import SearchTools
 from app.settings import Settings, load
 from ingestion.embedding import EmbeddingClient
-from ingestion.index import IndexUnavailable, VectorIndex
+from ingestion.index import IndexRejected, IndexUnavailable, VectorIndex
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,18 @@ def register_engines(made: Services) -> None:
         model=made.settings.embeddings_model,
         slots=made.settings.embeddings_slots,
     )
+
+
+def confirm(made: Services) -> None:
+    """Beside the API's start: the engines' rows follow the settings, and the index's collection is there.
+
+    Best effort: what is away now is named by /readyz, and made by whoever needs it.
+    """
+    try:
+        register_engines(made)
+        made.index.ensure()
+    except (UnavailableError, DBAPIError, IndexUnavailable, IndexRejected) as error:
+        log.warning("confirm_failed", error=type(error).__name__)
 
 
 def ingest_tools(made: Services) -> IngestTools:

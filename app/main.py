@@ -23,8 +23,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # Beside the start: the first search should not wait for a library, nor the port for a search.
-        threading.Thread(target=made.index.warm, name="warm-index", daemon=True).start()
+        # Beside the start: the first search should not wait for the index's library, nor the port for either.
+        threading.Thread(target=bootstrap.confirm, args=(made,), name="confirm", daemon=True).start()
         yield
         made.embedder.close()
         made.database.dispose()

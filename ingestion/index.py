@@ -254,10 +254,6 @@ class VectorIndex:
         except (httpx.HTTPError, ValueError, KeyError, TypeError):
             return False
 
-    def warm(self) -> None:
-        """Load the client library now, so that the first search does not wait for it."""
-        self._connected()
-
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
         with self._lock:

@@ -293,12 +293,15 @@ def _product(
     servers = ("postgres", "valkey", "vectors")
     schema = schema_fingerprint(home) if "postgres" in chosen else ""
     migrated = bool(schema) and _stored(home.run / "schema") == schema
-    # With nothing to migrate, `prepare` has no reason to hold the others up: it only confirms what is there.
+    # With nothing to migrate, `prepare` would only cost seconds: the same cluster with the same migrations is prepared.
     after = servers if migrated else ("prepare",)
 
     async def keep_admin() -> None:
         store_admin(home, first_admin, api_url)
         write_private(home.run / "schema", schema_fingerprint(home))
+
+    async def keep_address() -> None:
+        _set_address(home, api_url)
 
     async def rescue_admin() -> None:
         # A supervisor that was killed between the answer and our file: the password is nowhere else.
@@ -309,17 +312,18 @@ def _product(
     celery = (sys.executable, "-m", "celery", "-A", "workers.celery_app")
     # Mingling waits a second for neighbours that a local stack does not have.
     worker = ("worker", "-I", "workers.tasks", "--without-gossip", "--without-mingle", "--loglevel", settings.log_level)
+    prepare = ServiceSpec(
+        "prepare",
+        command=(sys.executable, "-m", "app.bootstrap", "--json"),
+        depends_on=servers,
+        environment={**told, "DATABASE_OWNER_URL": owner_url},
+        one_shot=True,
+        stdout_path=first_admin,
+        before_start=rescue_admin,
+        after_healthy=keep_admin,
+    )
     return [
-        ServiceSpec(
-            "prepare",
-            command=(sys.executable, "-m", "app.bootstrap", "--json"),
-            depends_on=servers,
-            environment={**told, "DATABASE_OWNER_URL": owner_url},
-            one_shot=True,
-            stdout_path=first_admin,
-            before_start=rescue_admin,
-            after_healthy=keep_admin,
-        ),
+        *(() if migrated else (prepare,)),
         ServiceSpec(
             "api",
             command=(
@@ -329,6 +333,7 @@ def _product(
             ),
             check=http_ok(port, "/healthz", instance_of(told["FULLREAD_SECRET_KEY"])),
             depends_on=after,
+            after_healthy=keep_address,
             url=api_url,
             port=port,
             environment=told,
@@ -399,8 +404,15 @@ def store_admin(home: Home, answer: Path, api_url: str) -> None:
     if created:
         kept = {name: str(made[name]) for name in ("email", "password", "api_key")}
         write_private(home.admin_file, json.dumps({**kept, "api_url": api_url}, indent=1))
-    elif home.admin_file.exists():
-        stored = json.loads(home.admin_file.read_text())
-        if stored.get("api_url") != api_url:
-            write_private(home.admin_file, json.dumps({**stored, "api_url": api_url}, indent=1))
+    else:
+        _set_address(home, api_url)
     answer.unlink(missing_ok=True)
+
+
+def _set_address(home: Home, api_url: str) -> None:
+    """The command line finds the API through this file: its port may have changed since the last start."""
+    if not home.admin_file.exists():
+        return
+    stored = json.loads(home.admin_file.read_text())
+    if stored.get("api_url") != api_url:
+        write_private(home.admin_file, json.dumps({**stored, "api_url": api_url}, indent=1))
