@@ -30,8 +30,9 @@ _PLAIN = re.compile(r"[A-Za-zÀ-ÖØ-öø-ÿ0-9.,;:()%$/&!?]+(?![^\x00-\u02ff])"
 # What makes a number longer than the quote: 5 is not quoted from 5,120, from -5, from 5-10 or from 1 500 005.
 _NUMBER_BEFORE = re.compile("(?:\\d[.,:/'’]|[-\u2010\u2011\u2212\u2013])\\Z")
 _NUMBER_AFTER = re.compile("[.,:/'’\u2010\u2011\u2212\u2013-]\\d")
-_GROUP, _GROUP_LEAD = re.compile(r"\d{3}(?!\d)"), re.compile(r"(?<!\d)\d{1,3}\Z")
-_GROUP_BEFORE = re.compile(r"(?<!\d)\d{1,3}[ \xa0\u2009\u202f]\Z")
+# 750,000 is whole as it stands: what follows it after a space is another number, not its next group of thousands.
+_GROUP, _GROUP_LEAD = re.compile(r"\d{3}(?!\d)"), re.compile(r"(?<![\d.,'’])\d{1,3}\Z")
+_GROUP_BEFORE = re.compile(r"(?<![\d.,'’])\d{1,3}[ \xa0\u2009\u202f]\Z")
 _GROUP_AFTER = re.compile(r"[ \xa0\u2009\u202f]\d{3}(?!\d)")
 
 
@@ -276,7 +277,8 @@ def _level(text: str) -> Iterator[tuple[str, int, int, int]]:
             end = at + 1
             while end < size and _extends(text[end]):
                 end += 1
-            levelled = _characters(text[at:end], previous, text[end : end + 1])
+            # Only what stands directly before counts: a mark after "750,000 " opens a quote, it is no sign for feet.
+            levelled = _characters(text[at:end], previous if joint == _TIGHT else "", text[end : end + 1])
             yield levelled, at, end, joint
             previous, joint, at = levelled[-1], _TIGHT, end
             word = previous.isalnum()

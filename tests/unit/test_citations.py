@@ -194,3 +194,15 @@ def test_boxes_are_those_of_the_lines_that_are_touched() -> None:
     assert locate(lines, 9, 11) == ((0, 0, 1, 1),)
     assert locate(lines, 9, 12) == ((0, 0, 1, 1), (0, 2, 1, 3))
     assert locate(lines, 22, 30) == ()
+
+
+def test_a_quote_mark_after_a_number_and_a_space_opens_a_quote() -> None:
+    assert find_quote("shall shall 750,000 “cap” shall", "750,000 'cap' shall") is not None
+    assert find_quote("a beam of 5' length", 'a beam of 5" length') is None, "feet are not inches"
+
+
+def test_two_numbers_side_by_side_are_two_numbers() -> None:
+    row = "shall 750,000 750,000 shall"
+    assert find_quote(row, "750,000 shall") == Span(14, 27)
+    assert find_quote(row, "shall 750,000") == Span(0, 13)
+    assert find_quote("in all 1 500 005 euros", "500 005 euros") is None, "a part of one number"
