@@ -1,6 +1,7 @@
 """Fixtures of the whole suite. The stack is the real one; it starts once per session and only when a test asks."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from tests.support.stack import Account, Stack
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
+
+
+# A runner in the background may ignore Ctrl-C, and every child would inherit that: the tests of Ctrl-C need it back.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
