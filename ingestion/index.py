@@ -31,6 +31,7 @@ else:
             self._name = name
 
         def __getattr__(self, attribute: str) -> Any:
+            _load()
             return getattr(importlib.import_module(self._name), attribute)
 
     models = _Lazy("qdrant_client.models")
@@ -50,6 +51,15 @@ _SCROLL_POINTS = 1000
 _UNAVAILABLE_STATUSES = frozenset({408, 425, 429})
 
 _Result = TypeVar("_Result")
+
+
+_loading = threading.RLock()
+
+
+def _load() -> Any:
+    """The whole client library, imported by one thread at a time: two that begin at different modules deadlock."""
+    with _loading:
+        return importlib.import_module("qdrant_client")
 
 
 class IndexUnavailable(Exception):  # noqa: N818  (the name says what callers decide on)
@@ -141,7 +151,7 @@ class VectorIndex:
     def in_memory(cls, name: str = "chunks", dimensions: int = 384) -> Self:
         """Return an index inside qdrant-client's own in-memory engine, for contract tests (not thread-safe)."""
         index = cls("", "", name, dimensions)
-        client: QdrantClient = importlib.import_module("qdrant_client").QdrantClient(":memory:")
+        client: QdrantClient = _load().QdrantClient(":memory:")
         index._connect = lambda: client
         index._is_server = False
         return index
@@ -351,7 +361,7 @@ class VectorIndex:
 
 
 def _connect(url: str, api_key: str, timeout_s: int) -> QdrantClient:
-    client: QdrantClient = importlib.import_module("qdrant_client").QdrantClient(
+    client: QdrantClient = _load().QdrantClient(
         url=url,
         # as a header, because `api_key=` warns on every plain-HTTP address, also on the loopback
         headers={"api-key": api_key} if api_key else None,

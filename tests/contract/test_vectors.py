@@ -5,6 +5,8 @@ Scores are compared, not the order among equal scores. A real server takes part 
 
 import os
 import random
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 
@@ -380,3 +382,26 @@ def test_deletes_by_id_and_collections_by_name(client: tuple[QdrantClient, str])
         found.count(name + "-other")
     with pytest.raises((UnexpectedResponse, ValueError)):
         found.create_collection(name, {"dense": models.VectorParams(size=4, distance=models.Distance.COSINE)})
+
+
+def test_threads_that_use_the_library_first_do_not_deadlock() -> None:
+    code = """
+import threading
+from ingestion import index
+names = [("models", "Filter"), ("exceptions", "UnexpectedResponse"), ("client_exceptions", "ResourceExhaustedResponse")]
+failed = []
+barrier = threading.Barrier(6)
+def use(number):
+    barrier.wait()
+    try:
+        module, name = names[number % 3]
+        getattr(getattr(index, module), name)
+        index.VectorIndex.in_memory()
+    except BaseException as error:
+        failed.append(repr(error))
+threads = [threading.Thread(target=use, args=(n,)) for n in range(6)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert not failed, failed
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
