@@ -7,7 +7,7 @@ from ingestion.chunking import Chunk
 from ingestion.languages import language_of
 from ingestion.sandbox import RANGE_PAGES
 
-__all__ = ["canonical_of", "embedding_text", "language_of", "ranges"]
+__all__ = ["canonical_of", "embedding_text", "headed", "language_of", "ranges"]
 
 
 def ranges(page_count: int, range_pages: int = RANGE_PAGES) -> list[tuple[int, int]]:
@@ -23,5 +23,10 @@ def canonical_of(pages: Sequence[ParsedPage]) -> CanonicalText:
 
 
 def embedding_text(chunk: Chunk) -> str:
-    """What the dense model sees: the header, then the words."""
-    return f"{chunk.header}\n{chunk.text}" if chunk.header else chunk.text
+    """What the models see of a chunk."""
+    return headed(chunk.header, chunk.text)
+
+
+def headed(header: str, text: str) -> str:
+    """The header, then the words."""
+    return f"{header}\n{text}" if header else text

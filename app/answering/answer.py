@@ -21,7 +21,7 @@ from app.answering.citations import Levelled, Span, VerifiedQuote, place, verify
 from app.answering.record import Citation, Draft
 from app.answering.sources import StoredText
 from app.answering.tools import AnswerTools
-from app.answering.writing import Written, generate, phrase
+from app.answering.writing import Written, cite, generate, phrase
 from app.core.clock import now
 from app.core.errors import FullreadError, InvalidInputError
 from app.core.ids import new_id
@@ -310,24 +310,6 @@ def _check(hit: FoundChunk, levelled: Levelled, stored: StoredText, start: int, 
     if placed.verified and placed.text == wording:
         return placed
     return verify(wording, levelled, stored.pages, near=Span(hit.char_start, hit.char_end), offset=stored.offset)
-
-
-def cite(ordinal: int, hit: FoundChunk, quote: VerifiedQuote, claim: str = "") -> Citation:
-    """A citation of a passage from the outcome of its check."""
-    return Citation(
-        ordinal=ordinal,
-        document=hit.document_name,
-        document_id=hit.document_id,
-        version_id=hit.version_id,
-        page=quote.page,
-        page_label=quote.page_label,
-        quote=quote.text,
-        verified=quote.verified,
-        boxes=quote.boxes,
-        char_start=quote.char_start,
-        char_end=quote.char_end,
-        claim=claim,
-    )
 
 
 async def _generate(tools: AnswerTools, actor: Principal, draft: Draft, prepared: Prepared) -> Events:

@@ -151,6 +151,32 @@ class _PromptPassage:
     hit: FoundChunk
 
 
+def cite(ordinal: int, hit: FoundChunk, quote: VerifiedQuote) -> Citation:
+    """A citation of a passage from the outcome of its check."""
+    return Citation(
+        ordinal=ordinal,
+        document=hit.document_name,
+        document_id=hit.document_id,
+        version_id=hit.version_id,
+        page=quote.page,
+        page_label=quote.page_label,
+        quote=quote.text,
+        verified=quote.verified,
+        boxes=quote.boxes,
+        char_start=quote.char_start,
+        char_end=quote.char_end,
+    )
+
+
+async def _events(parser: marks.MarkParser, pieces: AsyncIterator[str]) -> AsyncGenerator[marks.Event, None]:
+    """What the pieces complete, and at their end what the parser still holds."""
+    async for piece in pieces:
+        for event in parser.feed(piece):
+            yield event
+    for event in parser.close():
+        yield event
+
+
 async def generate(
     tools: AnswerTools,
     actor: Principal,
@@ -177,43 +203,23 @@ async def generate(
             # Words that stand elsewhere in the document, but not in the source that the model named, prove nothing.
             if quote.verified and not (near.start <= (quote.char_start or 0) and (quote.char_end or 0) <= near.end):
                 quote = VerifiedQuote(verified=False, text=mark.quote)
-        return Citation(
-            ordinal=ordinal,
-            document=passage.hit.document_name,
-            document_id=passage.hit.document_id,
-            version_id=passage.hit.version_id,
-            page=quote.page,
-            page_label=quote.page_label,
-            quote=quote.text,
-            verified=quote.verified,
-            boxes=quote.boxes,
-            char_start=quote.char_start,
-            char_end=quote.char_end,
-        )
+        return cite(ordinal, passage.hit, quote)
 
-    async with aclosing(_chat(tools, actor, answer_id, messages, _ANSWER_TOKENS, written)) as stream:
-        async for piece in stream:
-            for event in parser.feed(piece):
-                if isinstance(event, marks.TextDelta):
-                    written.text += event.text
-                    yield event.text
-                elif isinstance(event, marks.Mark):
-                    ordinal += 1
-                    written.text += f" [{ordinal}]"
-                    yield f" [{ordinal}]"
-                    yield checked(event)
-                else:
-                    written.notes.append(f"A citation mark of the model was dropped: {event.reason.value}.")
-    for event in parser.close():
-        if isinstance(event, marks.TextDelta):
-            written.text += event.text
-            yield event.text
-        elif isinstance(event, marks.Mark):
-            ordinal += 1
-            written.text += f" [{ordinal}]"
-            yield checked(event)
-        else:
-            written.notes.append(f"A citation mark of the model was dropped: {event.reason.value}.")
+    async with (
+        aclosing(_chat(tools, actor, answer_id, messages, _ANSWER_TOKENS, written)) as stream,
+        aclosing(_events(parser, stream)) as events,
+    ):
+        async for event in events:
+            if isinstance(event, marks.TextDelta):
+                written.text += event.text
+                yield event.text
+            elif isinstance(event, marks.Mark):
+                ordinal += 1
+                written.text += f" [{ordinal}]"
+                yield f" [{ordinal}]"
+                yield checked(event)
+            else:
+                written.notes.append(f"A citation mark of the model was dropped: {event.reason.value}.")
     written.not_found = prompts.says_not_found(written.text)
 
 

@@ -250,7 +250,7 @@ def _refuse_empty(pages: Sequence[ParsedPage]) -> None:
 
 def _chunk_rows(tenant_id: UUID, source: _Source, chunks: Sequence[TextChunk]) -> Iterator[dict[str, object]]:
     for chunk in chunks:
-        vector = sparse.encode_document(_headed(chunk.header, chunk.text), chunk.language)
+        vector = sparse.encode_document(pipeline.embedding_text(chunk), chunk.language)
         yield {
             "tenant_id": tenant_id,
             "id": derived_id(source.version_id, chunk.ordinal),
@@ -267,11 +267,6 @@ def _chunk_rows(tenant_id: UUID, source: _Source, chunks: Sequence[TextChunk]) -
             "language": chunk.language,
             "stems": list(vector.indices),
         }
-
-
-def _headed(header: str, text: str) -> str:
-    """What the models see of a chunk: the header, then the words."""
-    return f"{header}\n{text}" if header else text
 
 
 def batched_rows(values: Iterator[dict[str, object]]) -> Iterator[list[dict[str, object]]]:
@@ -302,7 +297,7 @@ def _index(lease: Lease, tools: IngestTools, source: _Source) -> None:
         for start in range(0, len(todo), EMBED_BATCH):
             lease.check()
             batch = todo[start : start + EMBED_BATCH]
-            texts = [_headed(row.header, row.text) for row in batch]
+            texts = [pipeline.headed(row.header, row.text) for row in batch]
             with tools.seat(lease.claim.tenant_id):
                 vectors = tools.embedder.documents(texts)
             lease.check()
