@@ -156,6 +156,9 @@ def answer_tools(made: Services) -> AnswerTools:
         engine=made.engine,
         profile=made.profile,
         context_tokens=made.settings.context_tokens,
+        full_pass_tokens=made.settings.full_pass_tokens,
+        prefill_tokens_per_s=made.settings.engine_prefill_tokens_per_s,
+        embeddings_model=made.settings.embeddings_model,
         wait_s=made.settings.engine_wait_s,
         salt_key=made.settings.secret_key.get_secret_value().encode(),
     )

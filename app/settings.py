@@ -39,6 +39,12 @@ class Settings(BaseSettings):
     engine_window_tokens: int = Field(default=8192, alias="ENGINE_WINDOW_TOKENS", ge=512)
     engine_slots: int = Field(default=2, alias="ENGINE_SLOTS", ge=1, description="concurrent requests")
     engine_answer_form: Literal["extractive", "generative"] = Field(default="extractive", alias="ENGINE_ANSWER_FORM")
+    engine_model_digest: str = Field(
+        default="", alias="ENGINE_MODEL_DIGEST", max_length=200, description="names the weights in run records"
+    )
+    engine_prefill_tokens_per_s: float = Field(
+        default=300.0, alias="ENGINE_PREFILL_TOKENS_PER_S", gt=0, description="reading speed, for estimates only"
+    )
     engine_wait_s: float = Field(default=20.0, alias="ENGINE_WAIT_S", ge=0, description="longest wait for a seat")
     # embeddings
     embeddings_url: str = Field(default="", alias="EMBEDDINGS_URL", description="OpenAI-compatible base, without /v1")
@@ -58,6 +64,12 @@ class Settings(BaseSettings):
     job_max_attempts: int = Field(default=6, alias="FULLREAD_JOB_MAX_ATTEMPTS", ge=1)
     # retrieval
     context_tokens: int = Field(default=1400, alias="FULLREAD_CONTEXT_TOKENS", ge=200, description="prompt budget")
+    full_pass_tokens: int = Field(
+        default=1_000_000,
+        alias="FULLREAD_FULL_PASS_TOKENS",
+        ge=1000,
+        description="most tokens that one full pass reads; pages after them are named as not read",
+    )
     dense_weight: float = Field(default=0.7, alias="FULLREAD_DENSE_WEIGHT", ge=0, le=1)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", alias="FULLREAD_LOG_LEVEL")
 

@@ -14,6 +14,9 @@ from celery.signals import worker_process_init, worker_process_shutdown, worker_
 from sqlalchemy import text
 
 from app import bootstrap
+from app.analysis import queue as analyses
+from app.analysis import run as analysis
+from app.answering.tools import AnswerTools
 from app.core.errors import FenceLostError, FullreadError, UnavailableError
 from app.documents import collections, ingest, library, purge
 from app.documents.ingest import IngestTools
@@ -35,6 +38,7 @@ class _Process:
 
     services: bootstrap.Services
     tools: IngestTools
+    answers: AnswerTools
     holder: str
 
 
@@ -59,6 +63,11 @@ HANDLERS: dict[str, Handler] = {
     collections.KIND_PURGE_COLLECTION: Handler(
         run=lambda lease, p: purge.purge_collection(lease, p.services.index, p.services.blobs)
     ),
+    analyses.KIND_ANALYSIS: Handler(
+        run=lambda lease, p: analysis.run(lease, p.answers),
+        cancelled=lambda lease, p: analysis.cancelled(lease, p.services.database),
+        died=lambda p, tenant, subject, error: analysis.died(p.services.database, tenant, subject, error),
+    ),
     purge.KIND_RETIRE_VERSION: Handler(run=lambda lease, p: purge.retire_version(lease, p.services.index)),
 }
 
@@ -70,7 +79,9 @@ def process() -> _Process:
     global _process
     if _process is None:
         made = bootstrap.services(load())
-        _process = _Process(made, bootstrap.ingest_tools(made), f"{socket.gethostname()}:{os.getpid()}")
+        _process = _Process(
+            made, bootstrap.ingest_tools(made), bootstrap.answer_tools(made), f"{socket.gethostname()}:{os.getpid()}"
+        )
     return _process
 
 
@@ -100,7 +111,7 @@ def work(queue: str, job_id: str | None = None) -> None:
     deadline = time.monotonic() + DRAIN_S
     claim: Claim | None = None
     if job_id is not None:
-        claim = claims.claim(here.services.database, UUID(job_id), holder=here.holder, lease_s=lease_s)
+        claim = claims.claim(here.services.database, UUID(job_id), holder=here.holder, lease_s=lease_s, queue=queue)
     if claim is None:
         claim = claims.claim_next(here.services.database, queue, holder=here.holder, lease_s=lease_s)
     while claim is not None:
@@ -181,9 +192,10 @@ def sweep_once() -> None:
                     handler.died(here, dead.tenant_id, dead.subject_id, lost)
             sweep.relay(database, hints.send)
             sweep.repeat_hints(database, hints.send)
-            # A hint without a job keeps the ingest workers' sign of life fresh while there is nothing to do.
-            if _stale(here, queues.INGEST):
-                hints.send(queues.INGEST)
+            # A hint without a job keeps the workers' sign of life fresh while there is nothing to do.
+            for queue in (queues.INGEST, queues.ANALYSIS):
+                if _stale(here, queue):
+                    hints.send(queue)
     except UnavailableError as error:
         log.warning("sweep_skipped", code=error.code)
 

@@ -12,12 +12,14 @@ _DOCUMENTS_SAY = {
     "cancelled": ("was cancelled", "were cancelled"),
     "in_progress": ("is still being indexed", "are still being indexed"),
     "deleting": ("is being deleted", "are being deleted"),
+    "budget": ("is over the budget of a full pass", "are over the budget of a full pass"),
+    "not_selected": ("was not selected", "were not selected"),
 }
 _PAGES_SAY = {
     "needs_ocr": ("needs text recognition", "need text recognition"),
     "failed": ("failed", "failed"),
     "in_progress": ("is still being indexed", "are still being indexed"),
-    "budget": ("did not fit into the prompt", "did not fit into the prompt"),
+    "budget": ("is over the budget of a full pass", "are over the budget of a full pass"),
 }
 _IN_PROGRESS = frozenset({"received", "parsing", "indexing"})
 _SEARCHED = frozenset({"indexed", "partial"})
@@ -36,6 +38,14 @@ class DocumentPages:
     pages_total: int | None
     code: str | None = None
     gaps: Mapping[str, int] | None = None
+    version_id: str = ""
+    version_number: int = 0
+    sha256: str = ""
+
+    @property
+    def searchable(self) -> bool:
+        """Whether its pages can be searched and read."""
+        return self.state in _SEARCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,8 @@ class Coverage:
     passages_read: int
     skipped: tuple[Skipped, ...]
     sentence: str
+    #: Prompts that the corpus was split over on a full pass; 0 for retrieval.
+    sections: int = 0
 
     def __post_init__(self) -> None:
         pages_skipped = sum(entry.pages or 0 for entry in self.skipped)
@@ -78,13 +90,21 @@ class Coverage:
 
 
 def coverage(
-    documents: Sequence[DocumentPages], read: Mapping[str, Collection[int]], *, passages_read: int
+    documents: Sequence[DocumentPages],
+    read: Mapping[str, Collection[int]],
+    *,
+    passages_read: int,
+    sections: int = 0,
+    over_budget: Mapping[str, int] | None = None,
+    selected: Collection[str] | None = None,
 ) -> Coverage:
-    """Count what a retrieval answer rests on.
+    """Count what an answer rests on.
 
     `documents` is everything in scope, `read` the 1-based pages per document id that were given to the engine or
-    judged as evidence, `passages_read` the passages on them. Raises ValueError when a read page is not a searched
-    page: then somebody counts wrongly and the answer must not go out.
+    judged as evidence, `passages_read` the passages on them. On a full pass `sections` is the number of prompts, and
+    `over_budget` the pages per document id that one pass may not read any more. `selected`: the documents that the
+    caller chose, None for all. Raises ValueError when a read page is not a searched page, or a page of a full pass is
+    neither read nor skipped: then somebody counts wrongly and the answer must not go out.
     """
     by_id = {document.document_id: document for document in documents}
     if len(by_id) != len(documents):
@@ -97,7 +117,7 @@ def coverage(
     pages_read = 0
     for document in documents:
         pages = frozenset(read.get(document.document_id, ()))
-        gone = _skips(document)
+        gone = _skips(document, (over_budget or {}).get(document.document_id, 0), selected)
         skipped.extend(gone)
         searchable = (document.pages_total or 0) - sum(entry.pages or 0 for entry in gone)
         if searchable < 0 or len(pages) > searchable or any(p < 1 or p > (document.pages_total or 0) for p in pages):
@@ -105,7 +125,13 @@ def coverage(
         searched_pages += searchable
         searched_documents += not any(entry.whole_document for entry in gone)
         pages_read += len(pages)
+    if sections and searched_pages != pages_read:
+        raise ValueError("a full pass left pages unread without a reason")
     documents_read = sum(1 for pages in read.values() if pages)
+    if sections:
+        sentence = _full_sentence(pages_read, documents_read, sections, skipped)
+    else:
+        sentence = _sentence(passages_read, pages_read, documents_read, searched_documents, searched_pages, skipped)
     return Coverage(
         documents_total=len(documents),
         documents_searched=searched_documents,
@@ -116,27 +142,35 @@ def coverage(
         pages_read=pages_read,
         passages_read=passages_read,
         skipped=tuple(skipped),
-        sentence=_sentence(passages_read, pages_read, documents_read, searched_documents, searched_pages, skipped),
+        sentence=sentence,
+        sections=sections,
     )
 
 
 def not_found(found: Coverage) -> str:
     """The sentence of an answer without evidence; it names what was not searched, because the answer may be there."""
     where = f"{_count(found.documents_searched, 'document')}, {_count(found.pages_searched, 'page')}"
+    verb = "read" if found.sections else "searched"
     if not found.documents_searched:
-        return f"Nothing could be searched{_not_searched(found.skipped)}."
-    return f"Not found in {where} searched{_not_searched(found.skipped)}."
+        return f"Nothing could be {verb}{_left_out(found.skipped, verb)}."
+    return f"Not found in {where} {verb}{_left_out(found.skipped, verb)}."
 
 
-def _skips(document: DocumentPages) -> list[Skipped]:
+def _skips(document: DocumentPages, over_budget: int, selected: Collection[str] | None) -> list[Skipped]:
+    if selected is not None and document.document_id not in selected:
+        return [Skipped(document.document_id, document.name, document.pages_total, "not_selected", whole_document=True)]
     if document.state not in _SEARCHED:
         reason = "in_progress" if document.state in _IN_PROGRESS else document.state
         return [Skipped(document.document_id, document.name, document.pages_total, reason, whole_document=True)]
-    return [
+    gaps = [
         Skipped(document.document_id, document.name, pages, reason, whole_document=False)
         for reason, pages in sorted((document.gaps or {}).items())
         if pages
     ]
+    if over_budget:
+        nothing_read = over_budget == (document.pages_total or 0)
+        gaps.append(Skipped(document.document_id, document.name, over_budget, "budget", whole_document=nothing_read))
+    return gaps
 
 
 def _sentence(
@@ -145,17 +179,23 @@ def _sentence(
     read = f"Read {_count(passages, 'passage')} on {_count(pages, 'page')} of {_count(documents, 'document')}"
     if not passages:
         read = "Read no passage"
-    return f"{read}; searched {_count(searched, 'document')}, {_count(searched_pages, 'page')}{_not_searched(skipped)}."
+    found = f"searched {_count(searched, 'document')}, {_count(searched_pages, 'page')}"
+    return f"{read}; {found}{_left_out(skipped, 'searched')}."
 
 
-def _not_searched(skipped: Sequence[Skipped]) -> str:
+def _full_sentence(pages: int, documents: int, sections: int, skipped: Sequence[Skipped]) -> str:
+    where = "at once" if sections == 1 else f"in {_count(sections, 'section')}"
+    return f"Read {_count(pages, 'page')} of {_count(documents, 'document')} {where}{_left_out(skipped, 'read')}."
+
+
+def _left_out(skipped: Sequence[Skipped], verb: str) -> str:
     """`; 2 documents were not searched: 1 needs a password, 1 failed; 3 pages were not searched: 3 failed`."""
     parts = ""
     whole = Counter(entry.reason for entry in skipped if entry.whole_document)
     if whole:
         total = whole.total()
         reasons = ", ".join(f"{n} {_say(_DOCUMENTS_SAY, reason, n)}" for reason, n in sorted(whole.items()))
-        parts += f"; {_count(total, 'document')} {'was' if total == 1 else 'were'} not searched: {reasons}"
+        parts += f"; {_count(total, 'document')} {'was' if total == 1 else 'were'} not {verb}: {reasons}"
     partial: Counter[str] = Counter()
     for entry in skipped:
         if not entry.whole_document:
@@ -164,8 +204,8 @@ def _not_searched(skipped: Sequence[Skipped]) -> str:
         total = partial.total()
         inside = len({entry.document_id for entry in skipped if not entry.whole_document})
         reasons = ", ".join(f"{n} {_say(_PAGES_SAY, reason, n)}" for reason, n in sorted(partial.items()))
-        verb = "was" if total == 1 else "were"
-        parts += f"; {_count(total, 'page')} of {_count(inside, 'document')} {verb} not searched: {reasons}"
+        were = "was" if total == 1 else "were"
+        parts += f"; {_count(total, 'page')} of {_count(inside, 'document')} {were} not {verb}: {reasons}"
     return parts
 
 

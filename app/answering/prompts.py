@@ -3,20 +3,14 @@
 Text of documents is never trusted: it cannot forge a delimiter, a role or a control token of a chat template.
 """
 
-import hashlib
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-NOT_IN_SOURCES = "NOT IN THE SOURCES"
-MAX_NAME_CHARS = 120
+from app.documents.markers import defuse, marker, plain_name, seal_of
 
-# `<|im_start|>`, `</s>`, `<start_of_turn>`, `[INST]`: an engine may read them as control tokens wherever they stand.
-_CONTROL = re.compile(r"<(?=[|｜/!?a-zA-Z_<][^<>\s]{0,48}>|[|｜])|\[(?=/?[A-Z_]{3,24}\])")
-# Invisible and ignored when quotes are compared, so a quote of such a text can still be verified.
-_APART = "\u200b"
+NOT_IN_SOURCES = "NOT IN THE SOURCES"
 
 _GENERATIVE = """\
 You answer questions from numbered sources and prove every statement.
@@ -62,7 +56,7 @@ def generative(question: str, sources: Sequence[PromptSource]) -> list[Message]:
     """
     seal = _seal(sources)
     blocks = "\n\n".join(_block(source, seal) for source in sources)
-    rules = _GENERATIVE.format(open=_line("SOURCE n", seal), close=_line("END n", seal), not_found=NOT_IN_SOURCES)
+    rules = _GENERATIVE.format(open=marker("SOURCE n", seal), close=marker("END n", seal), not_found=NOT_IN_SOURCES)
     return [
         {"role": "system", "content": rules},
         {"role": "user", "content": f"{blocks}\n\nQuestion: {_asked(question)}"},
@@ -75,10 +69,10 @@ def short(question: str, sources: Sequence[PromptSource]) -> list[Message]:
     Give it the best evidence only; its sentence is shown only when `support.supported` says so.
     """
     seal = _seal(sources)
-    blocks = "\n".join(f"{_line(str(source.number), seal)}\n{defuse(source.text)}" for source in sources)
+    blocks = "\n".join(f"{marker(str(source.number), seal)}\n{defuse(source.text)}" for source in sources)
     return [
         {"role": "system", "content": _SHORT.format(not_found=NOT_IN_SOURCES)},
-        {"role": "user", "content": f"Sources:\n{blocks}\n{_line('END', seal)}\nQuestion: {_asked(question)}"},
+        {"role": "user", "content": f"Sources:\n{blocks}\n{marker('END', seal)}\nQuestion: {_asked(question)}"},
     ]
 
 
@@ -87,44 +81,24 @@ def says_not_found(answer: str) -> bool:
     return re.sub(r"[^\w ]", "", answer).strip().casefold().startswith(NOT_IN_SOURCES.casefold())
 
 
-def defuse(text: str) -> str:
-    """The text with an invisible character inside whatever looks like a control token; nothing else changes."""
-    return _CONTROL.sub(lambda match: match.group() + _APART, text)
-
-
 def _block(source: PromptSource, seal: str) -> str:
     pages = ""
     if source.page_from is not None:
         last = source.page_to if source.page_to not in (None, source.page_from) else None
         pages = f", pages {source.page_from}-{last}" if last else f", page {source.page_from}"
-    head = _line(f"SOURCE {source.number}", seal)
-    return f"{head}\n({_name(source.document)}{pages})\n{defuse(source.text)}\n{_line(f'END {source.number}', seal)}"
-
-
-def _line(label: str, seal: str) -> str:
-    return f"[[{label} {seal}]]"
+    head = marker(f"SOURCE {source.number}", seal)
+    return (
+        f"{head}\n({plain_name(source.document)}{pages})\n{defuse(source.text)}\n{marker(f'END {source.number}', seal)}"
+    )
 
 
 def _seal(sources: Sequence[PromptSource]) -> str:
-    """A word that stands in no source: a hash over all of them, so that none can hold its own."""
+    """A word that stands in no source. Raises ValueError without sources or when a number is given twice."""
     if not sources:
         raise ValueError("a prompt needs at least one source")
     if len({source.number for source in sources}) != len(sources):
         raise ValueError("two sources have the same number")
-    digest = hashlib.sha256()
-    for source in sources:
-        for part in (str(source.number), source.document, source.text):
-            digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
-    seal = digest.hexdigest()[:12]
-    while any(seal in source.text or seal in source.document for source in sources):
-        seal = hashlib.sha256(seal.encode()).hexdigest()[:12]
-    return seal
-
-
-def _name(name: str) -> str:
-    """A file name is chosen by whoever uploaded it: one line, no controls, bounded."""
-    plain = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in name)
-    return defuse(" ".join(plain.split()))[:MAX_NAME_CHARS]
+    return seal_of(part for source in sources for part in (str(source.number), source.document, source.text))
 
 
 def _asked(question: str) -> str:

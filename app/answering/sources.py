@@ -37,7 +37,7 @@ def in_scope(uow: UnitOfWork, collection_id: UUID) -> list[DocumentPages]:
         .join(active, active.id == Document.active_version_id, isouter=True)
         .join(latest, latest.id == Document.latest_version_id, isouter=True)
         .where(Document.collection_id == collection_id, Document.deleted_at.is_(None))
-        .order_by(Document.id)
+        .order_by(active.id, Document.id)
     ).all()
     partial = [searched.id for _, searched, _ in rows if searched is not None and searched.state == "partial"]
     gaps: dict[UUID, dict[str, int]] = defaultdict(dict)
@@ -61,6 +61,9 @@ def in_scope(uow: UnitOfWork, collection_id: UUID) -> list[DocumentPages]:
                 pages_total=version.pages_total or None,
                 code=version.code,
                 gaps=gaps.get(version.id),
+                version_id=str(version.id),
+                version_number=version.number,
+                sha256=version.sha256,
             )
         )
     return found

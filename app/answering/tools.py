@@ -17,6 +17,11 @@ class AnswerTools:
     engine: EngineClient
     profile: EngineProfile
     context_tokens: int
+    #: Most prompt tokens that one full pass reads.
+    full_pass_tokens: int
+    #: Reading speed of the engine, for estimates.
+    prefill_tokens_per_s: float
+    embeddings_model: str
     #: Longest wait for a seat at the engine.
     wait_s: float
     #: Key of the tenants' cache salts.

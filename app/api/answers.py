@@ -12,16 +12,19 @@ from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from app.answering import answer, record
-from app.answering.answer import Event
+from app.analysis import queue
+from app.answering import again, record
+from app.answering.answer import Ask
+from app.answering.events import Event, Events
 from app.answering.tables import Answer
 from app.api.dependencies import CursorQuery, LimitQuery, PrincipalDep, ServicesDep, UnitDep
 from app.api.problems import problem
 from app.api.schemas import AnswerOut, AskIn, Items
-from app.bootstrap import answer_tools
+from app.bootstrap import Services, answer_tools
 from app.core.errors import FullreadError
 from app.documents import access
-from app.identity.permissions import Action
+from app.identity.permissions import Action, Principal
+from app.retrieval import search
 
 log = structlog.get_logger()
 
@@ -31,16 +34,16 @@ router = APIRouter(tags=["answers"])
 WATCH_S = 0.2
 
 
-def _answer(row: Answer, citations: list[dict[str, Any]] | None = None) -> AnswerOut:
-    shown = AnswerOut.model_validate(row, from_attributes=True)
-    return shown if citations is None else shown.model_copy(update={"citations": citations})
+def _listed(row: Answer) -> AnswerOut:
+    return AnswerOut.model_validate(record.stored(row, ()))
 
 
-@router.post(
-    "/collections/{collection_id}/answers",
-    response_model=AnswerOut,
-    responses={200: {"content": {"text/event-stream": {}}, "description": "the answer, or its events"}},
-)
+_ANSWERED: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "the answer, or its events"}
+}
+
+
+@router.post("/collections/{collection_id}/answers", response_model=AnswerOut, responses=_ANSWERED)
 async def ask(
     collection_id: UUID,
     body: AskIn,
@@ -51,16 +54,42 @@ async def ask(
 ) -> Response:
     """Ask a question. `Accept: text/event-stream` streams; otherwise the whole answer comes as JSON.
 
-    A client that leaves frees the model server within two seconds; its answer is recorded as abandoned.
+    A client that leaves frees the model server within two seconds; its answer is recorded as abandoned. A full pass
+    that gets no seat becomes a job (event `queued` with its place): it goes on when its client leaves.
     """
+    asked = Ask(
+        collection_id=collection_id,
+        question=search.checked_query(body.question),
+        route=body.route,
+        document_ids=tuple(dict.fromkeys(body.document_ids)),
+    )
+    return await _respond(asked, request, services, actor, accept)
 
+
+@router.post("/answers/{answer_id}/again", response_model=AnswerOut, responses=_ANSWERED)
+async def ask_again(
+    answer_id: UUID,
+    request: Request,
+    services: ServicesDep,
+    actor: PrincipalDep,
+    accept: Annotated[str, Header()] = "application/json",
+) -> Response:
+    """Ask a recorded question again, over the documents of today; the answer names what `changes` against the first."""
+
+    def stored() -> Ask:
+        with services.database.tenant(actor.tenant_id) as uow:
+            return again.ask_of(uow, actor, answer_id)
+
+    return await _respond(await to_thread.run_sync(stored), request, services, actor, accept)
+
+
+async def _respond(asked: Ask, request: Request, services: Services, actor: Principal, accept: str) -> Response:
     def allowed() -> None:
         with services.database.tenant(actor.tenant_id) as uow:
-            access.open_collection(uow, actor, collection_id, Action.ASK)
+            access.open_collection(uow, actor, asked.collection_id, Action.ASK)
 
     await to_thread.run_sync(allowed)
-    answer.checked(body.question, body.route)
-    events = answer.stream(answer_tools(services), actor, collection_id, body.question, body.route)
+    events = _events(services, actor, asked)
     if "text/event-stream" in accept:
         return StreamingResponse(
             _sse(events, actor.request_id),
@@ -68,6 +97,18 @@ async def ask(
             headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
     return await _json(events, request)
+
+
+async def _events(services: Services, actor: Principal, asked: Ask) -> Events:
+    """The events of an answer; that of a repeated question ends with what differs."""
+    async with aclosing(queue.stream(answer_tools(services), actor, asked)) as steps:
+        async for step in steps:
+            if step.kind == "answer" and asked.again_of is not None:
+                data = step.data
+                made = await to_thread.run_sync(lambda: again.compared(services.database, actor, data))  # noqa: B023
+                yield Event("answer", made)
+            else:
+                yield step
 
 
 async def _sse(events: AsyncGenerator[Event, None], request_id: str) -> AsyncGenerator[str, None]:
@@ -129,30 +170,11 @@ def list_answers(
 ) -> Items[AnswerOut]:
     """The caller's answers, newest first, without citations."""
     found = record.page(uow, actor, before=cursor, limit=limit, collection_id=collection_id)
-    return Items(items=[_answer(row) for row in found], next=str(found[-1].id) if len(found) == limit else None)
+    return Items(items=[_listed(row) for row in found], next=str(found[-1].id) if len(found) == limit else None)
 
 
 @router.get("/answers/{answer_id}")
 def get_answer(answer_id: UUID, uow: UnitDep, actor: PrincipalDep) -> AnswerOut:
     """One answer with its citations; a citation of a deleted document has no document id any more."""
     row, citations = record.find(uow, actor, answer_id)
-    return _answer(
-        row,
-        [
-            {
-                "ordinal": c.ordinal,
-                "document": c.document_name,
-                "document_id": str(c.document_id) if c.document_id else None,
-                "version_id": str(c.version_id) if c.version_id else None,
-                "page": c.page,
-                "page_label": c.page_label,
-                "quote": c.quote,
-                "verified": c.verified,
-                "boxes": c.boxes,
-                "char_start": c.char_start,
-                "char_end": c.char_end,
-                "claim": c.claim,
-            }
-            for c in citations
-        ],
-    )
+    return AnswerOut.model_validate(record.stored(row, citations))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, File, Form, Path, Query, Response, UploadFile
 from fastapi.responses import FileResponse
 from sqlalchemy import select
 
+from app.analysis import queue as analyses
 from app.api.dependencies import (
     INTEGER_MAX,
     TEXT_PATTERN,
@@ -225,9 +226,13 @@ def get_job(job_id: UUID, uow: UnitDep, actor: PrincipalDep) -> JobOut:
 
 @router.post("/jobs/{job_id}/cancel", status_code=202)
 def cancel_job(job_id: UUID, uow: UnitDep, actor: PrincipalDep) -> JobOut:
-    """Cancel a queued job, or ask a running one to stop. Ingestion only: what erases runs to its end."""
-    job = access.open_job(uow, actor, job_id, Action.WRITE_DOCUMENTS)
-    library.cancel_job(uow, actor, job)
+    """Cancel a queued job, or ask a running one to stop. What erases runs to its end; an analysis is its asker's."""
+    job = access.open_job(uow, actor, job_id, Action.READ)
+    if job.kind == analyses.KIND_ANALYSIS:
+        analyses.cancel(uow, actor, job)
+    else:
+        access.open_job(uow, actor, job_id, Action.WRITE_DOCUMENTS)
+        library.cancel_job(uow, actor, job)
     uow.session.refresh(job)
     return _job(job)
 

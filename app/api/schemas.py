@@ -337,6 +337,9 @@ class AskIn(Body):
 
     question: str = Field(max_length=4000)
     route: Literal["auto", "retrieval", "full"] = "auto"
+    document_ids: list[UUID] = Field(
+        default=[], max_length=10_000, description="ask these documents only; an empty list means all"
+    )
 
 
 class AnswerOut(BaseModel):
@@ -348,13 +351,21 @@ class AnswerOut(BaseModel):
     state: str
     form: str
     text: str
+    asked_route: str
     route: str
     route_reasons: list[str]
+    selection: dict[str, Any]
     model: str
     coverage: dict[str, Any]
+    verdicts: list[dict[str, Any]]
+    tally: dict[str, int] | None
     tokens: dict[str, Any]
+    run: dict[str, Any]
+    again_of: UUID | None
+    job_id: UUID | None
     seconds: float | None
     code: str | None
     message: str | None
     created_at: datetime
     citations: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] | None = None

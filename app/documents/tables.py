@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger
+from sqlalchemy import ARRAY, BigInteger, FetchedValue
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -22,6 +22,7 @@ class Collection(Base):
     revision: Mapped[int]
     created_by: Mapped[UUID]
     created_at: Mapped[datetime]
+    renamed_at: Mapped[datetime] = mapped_column(server_default=FetchedValue(), server_onupdate=FetchedValue())
     deleted_at: Mapped[datetime | None]
 
 
@@ -77,6 +78,7 @@ class DocumentVersion(Base):
     chunks_total: Mapped[int]
     chunks_indexed: Mapped[int]
     created_at: Mapped[datetime]
+    updated_at: Mapped[datetime] = mapped_column(server_default=FetchedValue(), server_onupdate=FetchedValue())
     indexed_at: Mapped[datetime | None]
 
 

@@ -141,15 +141,15 @@ class EngineClient:
             raise UpstreamError("engine_cannot_count", "The model server counted no tokens in a text that has some.")
         return count
 
-    async def count_many(self, texts: Sequence[str]) -> list[int]:
-        """`count_tokens` of each text, a few at once."""
+    async def count_many(self, contents: Sequence[str | Sequence[Mapping[str, object]]]) -> list[int]:
+        """`count_tokens` of each text or prompt, a few at once; in order."""
         gate = asyncio.Semaphore(_COUNTS_AT_ONCE)
 
-        async def one(text: str) -> int:
+        async def one(content: str | Sequence[Mapping[str, object]]) -> int:
             async with gate:
-                return await self.count_tokens(text)
+                return await self.count_tokens(content)
 
-        return list(await asyncio.gather(*(one(text) for text in texts)))
+        return list(await asyncio.gather(*(one(content) for content in contents)))
 
     async def models(self) -> list[EngineModel]:
         """What the server offers. Raises as `stream_chat`."""

@@ -126,6 +126,34 @@ def authenticate(database: Database, token: str, *, request_id: str = "") -> Pri
         )
 
 
+def principal_of(uow: UnitOfWork, user_id: UUID) -> Principal:
+    """The principal of a user for work that goes on without a request, with no more than the right to read.
+
+    Raises UnauthenticatedError when the account was disabled meanwhile.
+    """
+    user = uow.session.get(User, (uow.tenant_id, user_id))
+    if user is None or user.disabled_at is not None:
+        raise _not_valid()
+    return Principal(
+        tenant_id=uow.tenant_id,
+        user_id=user.id,
+        role=Role(user.role),
+        email=user.email,
+        scopes=frozenset({Scope.READ}),
+    )
+
+
+def authenticate_key(database: Database, key_id: str, password: str, *, request_id: str = "") -> Principal:
+    """The principal of an API key, given as user name (its id) and password (the token, or only its secret part).
+
+    Raises UnauthenticatedError, also for the right token under another id.
+    """
+    token = secrets.key_token(key_id, password)
+    if token is None:
+        raise _not_valid()
+    return authenticate(database, token, request_id=request_id)
+
+
 def _live_key(work: PlatformWork, key_id: UUID, secret: str) -> ApiKey:
     key = work.session.scalars(select(ApiKey).where(ApiKey.id == key_id)).one_or_none()
     if (

@@ -53,8 +53,27 @@ def new_password() -> str:
 def new_token(prefix: str, token_id: UUID) -> tuple[str, bytes]:
     """A bearer token `prefix_id_secret` and the SHA-256 that is stored. The secret carries 256 random bits."""
     secret = secrets.token_urlsafe(_TOKEN_BYTES)
+    return _token(prefix, token_id, secret), hashlib.sha256(secret.encode()).digest()
+
+
+def _token(prefix: str, token_id: UUID, secret: str) -> str:
     name = b32encode(token_id.bytes).decode().rstrip("=").lower()
-    return f"{prefix}_{name}_{secret}", hashlib.sha256(secret.encode()).digest()
+    return f"{prefix}_{name}_{secret}"
+
+
+def key_token(key_id: str, password: str) -> str | None:
+    """The API key of a user name and a password: its id, and the whole token or its secret part.
+
+    None when the name is no id, or the token is another key's or no key's.
+    """
+    try:
+        wanted = UUID(key_id)
+    except ValueError:
+        return None
+    parts = split_token(password)
+    if parts is None:
+        return _token(API_KEY_PREFIX, wanted, password)
+    return password if parts[:2] == (API_KEY_PREFIX, wanted) else None
 
 
 def split_token(token: str) -> tuple[str, UUID, str] | None:

@@ -15,9 +15,9 @@ from uuid import UUID
 import structlog
 from sqlalchemy import text
 
-from app.core.db import Database, UnitOfWork
+from app.core.db import Database, PlatformWork, UnitOfWork
 from app.core.errors import FenceLostError, FullreadError, UnavailableError
-from app.jobs import rows
+from app.jobs import queues, rows
 
 log = structlog.get_logger()
 
@@ -51,9 +51,23 @@ _TAKE = (
 )
 
 
-def claim(database: Database, job_id: UUID, *, holder: str, lease_s: float) -> Claim | None:
-    """Claim one queued and due job; None when somebody else has it or it is not due."""
+def _full(work: PlatformWork, queue: str) -> bool:
+    """Whether as many jobs of a limited queue run as may run at once; one claimer at a time looks."""
+    most = queues.AT_MOST.get(queue)
+    if most is None:
+        return False
+    work.session.execute(
+        text("select pg_advisory_xact_lock(hashtextextended('queue:' || :queue, 0))"), {"queue": queue}
+    )
+    running = text("select count(*) from jobs where queue = :queue and state = 'running' and lease_until > now()")
+    return int(work.session.execute(running, {"queue": queue}).scalar_one()) >= most
+
+
+def claim(database: Database, job_id: UUID, *, holder: str, lease_s: float, queue: str | None = None) -> Claim | None:
+    """Claim one queued and due job; None when somebody else has it, it is not due, or its `queue` is full."""
     with database.platform() as work:
+        if queue is not None and _full(work, queue):
+            return None
         row = work.session.execute(
             text(f"{_TAKE} where id = :id and state = 'queued' and run_after <= now() {_RETURNING}"),
             {"id": job_id, "holder": holder, "lease_s": lease_s},
@@ -67,6 +81,8 @@ def claim_next(database: Database, queue: str, *, holder: str, lease_s: float) -
     So one tenant's five thousand files do not stand before another tenant's single one.
     """
     with database.platform() as work:
+        if _full(work, queue):
+            return None
         row = work.session.execute(
             text(
                 f"""

@@ -2,4 +2,7 @@
 
 INGEST = "ingest"
 CONTROL = "control"
-QUEUES = (INGEST, CONTROL)
+ANALYSIS = "analysis"
+QUEUES = (INGEST, CONTROL, ANALYSIS)
+#: Jobs of a queue that run at once over all workers: an analysis takes minutes, and a child must be left to maintain.
+AT_MOST = {ANALYSIS: 1}

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from app.core.errors import InvalidInputError, UnavailableError
-from app.local import ports, postgres, valkey
+from app.local import models, ports, postgres, valkey
 from app.local.health import Check, http_ok, valkey_ping
 from app.local.ports import HOST
 from app.local.secrets import Secrets, load_or_create
@@ -161,12 +161,23 @@ def _engine_model(settings: Settings, gguf: Path | None) -> str:
     return settings.engine_model
 
 
+def _packaged_digest(settings: Settings) -> str:
+    """SHA-256 of the packaged model's weights, as the models folder's manifest has it; empty without one."""
+    for model in models.installed(settings.models_dir.expanduser()):
+        for file in model.files:
+            if file.path == "smollm2/model.gguf":
+                return file.sha256
+    return ""
+
+
 def _told(
     home: Home, settings: Settings, keys: Secrets, chosen: Mapping[str, int], api_url: str, gguf: Path | None
 ) -> dict[str, str]:
     """The variables of the API and the workers. The tables' owner is not among them: only `prepare` migrates."""
+    own_engine = gguf is None and "engine" in chosen
     told = {
         "ENGINE_MODEL": _engine_model(settings, gguf),
+        "ENGINE_MODEL_DIGEST": settings.engine_model_digest or (_packaged_digest(settings) if own_engine else ""),
         "FULLREAD_MODELS_DIR": str(settings.models_dir.expanduser().resolve()),
         "FULLREAD_BLOB_DIR": str(
             settings.blob_dir.expanduser().resolve() if "blob_dir" in settings.model_fields_set else home.blobs
@@ -347,7 +358,7 @@ def _product(
         ),
         ServiceSpec(
             "worker-control",
-            command=(*celery, *worker, "-Q", "control", "-c", "2", "-n", "control@%h"),
+            command=(*celery, *worker, "-Q", "control,analysis", "-c", "2", "-n", "control@%h"),
             depends_on=after,
             environment={**told, **_ONE_THREAD},
         ),

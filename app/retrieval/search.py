@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Uuid, bindparam, select, text
+from sqlalchemy import ARRAY, BigInteger, Uuid, bindparam, func, select, text
 
 from app.core import observability
 from app.core.db import Database, UnitOfWork
@@ -91,13 +91,24 @@ def checked_query(query: str) -> str:
     return query
 
 
-def search(tools: SearchTools, actor: Principal, collection_id: UUID, query: str, *, limit: int) -> Found:
-    """Find chunks of the collection's active versions. Raises NotFoundError, UnavailableError, UpstreamError."""
+def search(
+    tools: SearchTools,
+    actor: Principal,
+    collection_id: UUID,
+    query: str,
+    *,
+    limit: int,
+    document_ids: Collection[UUID] | None = None,
+) -> Found:
+    """Find chunks of the collection's active versions, or of some of its documents.
+
+    Raises NotFoundError, UnavailableError, UpstreamError.
+    """
     query = checked_query(query)
     with tools.database.tenant(actor.tenant_id) as uow:
         access.open_collection(uow, actor, collection_id, Action.ASK)
-        languages = _languages(uow, collection_id)
-    if not languages:
+        spoken = languages(uow, collection_id)
+    if not spoken:
         return Found((), 0, 0, 0, ())
     dense = embed_query(tools, actor.tenant_id, query)
     try:
@@ -106,8 +117,9 @@ def search(tools: SearchTools, actor: Principal, collection_id: UUID, query: str
                 tenant_id=str(actor.tenant_id),
                 collection_id=str(collection_id),
                 dense=dense,
-                sparse=sparse.encode_query(query, languages),
+                sparse=sparse.encode_query(query, spoken),
                 limit=LEG_LIMIT,
+                document_ids=None if document_ids is None else [str(document_id) for document_id in document_ids],
             )
         )
     except IndexUnavailable as error:
@@ -121,7 +133,7 @@ def search(tools: SearchTools, actor: Principal, collection_id: UUID, query: str
     )
     with tools.database.tenant(actor.tenant_id) as uow:
         hits, dropped = confirm(uow, actor, collection_id, fused)
-    return Found(tuple(hits[:limit]), len(legs.dense), len(legs.sparse), dropped, tuple(languages))
+    return Found(tuple(hits[:limit]), len(legs.dense), len(legs.sparse), dropped, tuple(spoken))
 
 
 def embed_query(tools: SearchTools, tenant_id: UUID, query: str) -> list[float]:
@@ -169,28 +181,69 @@ def confirm(
         if chunk_id not in rows:
             continue
         chunk, name = rows[chunk_id]
-        found.append(
-            FoundChunk(
-                chunk_id=chunk.id,
-                document_id=chunk.document_id,
-                version_id=chunk.version_id,
-                document_name=name,
-                text=chunk.text,
-                header=chunk.header,
-                language=chunk.language,
-                char_start=chunk.char_start,
-                char_end=chunk.char_end,
-                page_from=chunk.page_from,
-                page_to=chunk.page_to,
-                score=hit.score,
-                dense=hit.dense,
-                sparse=hit.sparse,
-            )
-        )
+        found.append(_found(chunk, name, hit.score, hit.dense, hit.sparse))
     return found, dropped
 
 
-def _languages(uow: UnitOfWork, collection_id: UUID) -> list[str]:
+def _found(
+    chunk: Chunk, name: str, score: float, dense: float | None = None, sparse_score: float | None = None
+) -> FoundChunk:
+    return FoundChunk(
+        chunk_id=chunk.id,
+        document_id=chunk.document_id,
+        version_id=chunk.version_id,
+        document_name=name,
+        text=chunk.text,
+        header=chunk.header,
+        language=chunk.language,
+        char_start=chunk.char_start,
+        char_end=chunk.char_end,
+        page_from=chunk.page_from,
+        page_to=chunk.page_to,
+        score=score,
+        dense=dense,
+        sparse=sparse_score,
+    )
+
+
+def holding(
+    uow: UnitOfWork, version_ids: Collection[UUID], terms: Collection[int], *, most: int
+) -> tuple[list[FoundChunk], int]:
+    """Passages of active versions that share the most terms, in the order of the documents, and how many there are.
+
+    An equal number of each version, so that a long document does not hide a short one. The caller has checked the
+    rights on the versions.
+    """
+    each = max(1, most // max(1, len(version_ids)))
+    shared = text(
+        "select id from (select c.id, row_number() over (partition by c.version_id order by"
+        " cardinality(array(select unnest(c.stems) intersect select unnest(:ids))) desc, c.ordinal) as place"
+        " from chunks c where c.version_id = any(:versions)) ranked where place <= :each"
+    ).bindparams(bindparam("ids", type_=ARRAY(BigInteger)), bindparam("versions", type_=ARRAY(Uuid)))
+    given = {"ids": list(terms), "versions": list(version_ids), "each": each}
+    ids = list(uow.session.scalars(shared, given))
+    active = (
+        select(Chunk, Document.name)
+        .join(Document, Document.id == Chunk.document_id)
+        .where(Document.active_version_id == Chunk.version_id, Document.deleted_at.is_(None))
+    )
+    rows = uow.session.execute(active.where(Chunk.id.in_(ids)).order_by(Chunk.version_id, Chunk.ordinal)).all()
+    total = uow.session.execute(select(func.count()).select_from(Chunk).where(Chunk.version_id.in_(version_ids)))
+    return [_found(chunk, name, 0.0) for chunk, name in rows], total.scalar_one()
+
+
+def first_passages(uow: UnitOfWork, version_ids: Collection[UUID]) -> list[FoundChunk]:
+    """The passage that each active version opens with. The caller has checked the rights on the versions."""
+    rows = uow.session.execute(
+        select(Chunk, Document.name)
+        .join(Document, Document.id == Chunk.document_id)
+        .where(Chunk.version_id.in_(version_ids), Document.active_version_id == Chunk.version_id, Chunk.ordinal == 0)
+        .order_by(Chunk.version_id)
+    ).all()
+    return [_found(chunk, name, 0.0) for chunk, name in rows]
+
+
+def languages(uow: UnitOfWork, collection_id: UUID) -> list[str]:
     """Languages of the chunks that can be found: the question is stemmed in each of them."""
     return sorted(
         language

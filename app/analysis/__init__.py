@@ -1,0 +1,1 @@
+"""Long-context work that waits for the engine: analyses as jobs, and how their askers follow them."""

@@ -1,0 +1,249 @@
+"""Count and list questions: each document is asked for itself; typed verdicts, proved by quotes, counted in code.
+
+No model counts reliably over many documents at once, and neither does retrieval: the code does.
+"""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from anyio import to_thread
+
+from app.answering import chat, corpus_prompts, extracting, fullpass, judging, sections, verdicts
+from app.answering.chat import Line
+from app.answering.evidence import EvidenceSentence, Judgement
+from app.answering.events import Event, Events, status
+from app.answering.record import Citation, Draft, citation_json, verdict_json
+from app.answering.sections import Plan, Section
+from app.answering.tools import AnswerTools
+from app.answering.verdicts import DocumentVerdict, Verdict
+from app.documents.snapshots import SnapshotDocument
+from app.engine.admission import Seat
+from app.identity.permissions import Principal
+from app.retrieval.search import FoundChunk
+from app.retrieval.tasks import AskedTask
+
+_VERDICT_TOKENS = 256
+_WORD_TOKENS = 4
+#: Quotes that prove one verdict of the extractive form.
+_QUOTES = 2
+_UNREADABLE = "The model's verdict could not be read: look yourself."
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The verdict of one section of a document, with the quote as it was checked."""
+
+    verdict: Verdict
+    citation: Citation | None
+    note: str = ""
+
+    @property
+    def proved(self) -> bool:
+        return self.verdict is Verdict.SILENT or (self.citation is not None and self.citation.verified)
+
+
+async def answer(tools: AnswerTools, line: Line, draft: Draft, plan: Plan, asked: AskedTask) -> Events:
+    """Ask every document of the plan; fills the draft. Raises NoSeatError and what a chat raises."""
+    async with AsyncExitStack() as held:
+        taken = await fullpass.seat(tools, line, held)
+        decide = _by_evidence if tools.profile.answer_form == "extractive" else _by_model
+        async with aclosing(decide(tools, line, taken, draft, plan, asked)) as steps:
+            async for step in steps:
+                yield step
+    draft.text = _text(draft, asked)
+    draft.state = "succeeded"
+    yield Event("delta", {"text": draft.text})
+
+
+def _documents(plan: Plan) -> list[tuple[SnapshotDocument, tuple[Section, ...]]]:
+    """The documents that are read, with their sections."""
+    return [(document, own) for document in plan.snapshot.documents if (own := plan.of_document(document.ordinal))]
+
+
+# --- a model that gives typed verdicts -------------------------------------------------------------------------------
+
+
+async def _by_model(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, asked: AskedTask) -> Events:
+    task = corpus_prompts.verdict_task(draft.question, asked.about)
+    done = 0
+    for document, own in _documents(plan):
+        parts: list[_Part] = []
+        for section in own:
+            yield fullpass.reading(plan, done)
+            done += 1
+            parts.append(await _section_verdict(tools, line, taken, plan, document, section, task))
+        verdict, cited = _joined(document, parts, len(draft.citations) + 1)
+        draft.verdicts.append(verdict)
+        draft.citations.extend(cited)
+        for citation in cited:
+            yield Event("citation", citation_json(citation))
+        yield Event("verdict", verdict_json(verdict))
+
+
+async def _section_verdict(
+    tools: AnswerTools, line: Line, taken: Seat, plan: Plan, document: SnapshotDocument, section: Section, task: str
+) -> _Part:
+    messages, counted = await sections.prompt(tools, line.actor, plan, section, task)
+    async with aclosing(
+        chat.stream(
+            tools,
+            line,
+            taken,
+            messages,
+            purpose=f"verdict {document.name}",
+            counted=counted,
+            max_tokens=_VERDICT_TOKENS,
+            response_format=verdicts.RESPONSE_FORMAT,
+        )
+    ) as stream:
+        reply = verdicts.parse_reply("".join([piece async for piece in stream]))
+    if reply is None:
+        # Nothing that could hide a yes: it is listed as unproved, and a person looks.
+        return _Part(Verdict.YES, None, _UNREADABLE)
+    verdict, quote = reply
+    if verdict is Verdict.SILENT:
+        return _Part(verdict, None)
+    if not quote.strip():
+        return _Part(verdict, None, "The model gave no quote for its verdict.")
+    citation = await _in_section(tools, line.actor, plan, section, quote)
+    note = "" if citation.verified else "The model's quote does not stand in the document."
+    return _Part(verdict, citation, note)
+
+
+async def _in_section(tools: AnswerTools, actor: Principal, plan: Plan, section: Section, quote: str) -> Citation:
+    """The quote on the first page of the section that holds it; else unverified, with no page."""
+    pages = fullpass.pages_of(plan, section)
+    checked: Citation | None = None
+    for document, page in pages.values():
+        checked = await fullpass.on_page(tools, actor, document, page, quote, 1)
+        if checked.verified:
+            return checked
+    assert checked is not None  # a section holds at least one page
+    return replace(checked, page=None, page_label=None)
+
+
+def _joined(document: SnapshotDocument, parts: Sequence[_Part], ordinal: int) -> tuple[DocumentVerdict, list[Citation]]:
+    """One verdict of all sections of a document, with the quotes of those that gave it."""
+    verdict = verdicts.combine([(part.verdict, part.proved) for part in parts])
+    own = [part for part in parts if part.verdict is verdict]
+    proved = any(part.proved for part in own)
+    shown = [part for part in own if part.citation is not None and (part.proved or not proved)]
+    cited = [replace(part.citation, ordinal=ordinal + at) for at, part in enumerate(shown) if part.citation is not None]
+    notes = dict.fromkeys(part.note for part in own if part.note and not proved)
+    made = DocumentVerdict(
+        document_id=str(document.document_id),
+        document=document.name,
+        version_id=str(document.version_id),
+        verdict=verdict,
+        proved=proved,
+        ordinals=tuple(citation.ordinal for citation in cited),
+        note=" ".join(notes),
+    )
+    return made, cited
+
+
+# --- verdicts by the documents' own sentences ------------------------------------------------------------------------
+
+
+async def _by_evidence(
+    tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, asked: AskedTask
+) -> Events:
+    """The engine reads every section and says yes or no; its word is reported beside what the sentences prove."""
+    word_task = corpus_prompts.yes_or_no_task(asked.about)
+    said: dict[UUID, bool] = {}
+    done = 0
+    for document, own in _documents(plan):
+        for section in own:
+            yield fullpass.reading(plan, done)
+            done += 1
+            messages, counted = await sections.prompt(tools, line.actor, plan, section, word_task)
+            async with aclosing(
+                chat.stream(
+                    tools,
+                    line,
+                    taken,
+                    messages,
+                    purpose=f"verdict {document.name}",
+                    counted=counted,
+                    max_tokens=_WORD_TOKENS,
+                )
+            ) as stream:
+                word = "".join([piece async for piece in stream]).strip().casefold()
+            said[document.document_id] = said.get(document.document_id, False) or word.startswith("yes")
+    yield status("checking")
+    proofs, notes = await to_thread.run_sync(lambda: _proofs(tools, line.actor, draft, plan, asked))
+    draft.route_reasons.extend(notes)
+    alone = 0
+    for document, _ in _documents(plan):
+        verdict, cited = proofs.get(document.document_id, (Verdict.SILENT, []))
+        cited = [replace(c, ordinal=len(draft.citations) + at) for at, c in enumerate(cited, start=1)]
+        alone += said[document.document_id] is not (verdict is Verdict.YES)
+        made = DocumentVerdict(
+            document_id=str(document.document_id),
+            document=document.name,
+            version_id=str(document.version_id),
+            verdict=verdict,
+            proved=True,
+            ordinals=tuple(citation.ordinal for citation in cited),
+            note="",
+        )
+        draft.verdicts.append(made)
+        draft.citations.extend(cited)
+        for citation in cited:
+            yield Event("citation", citation_json(citation))
+        yield Event("verdict", verdict_json(made))
+    if alone:
+        draft.route_reasons.append(
+            f"The packaged model alone would have said otherwise of {alone} of {len(said)} documents: its word is not"
+            " relied upon, the quotes decide."
+        )
+
+
+def _proofs(
+    tools: AnswerTools, actor: Principal, draft: Draft, plan: Plan, asked: AskedTask
+) -> tuple[dict[UUID, tuple[Verdict, list[Citation]]], list[str]]:
+    """Documents with a sentence of evidence: yes, or no when the sentence denies what is asked."""
+    with tools.database.tenant(actor.tenant_id) as uow:
+        hits, total = fullpass.passages(uow, asked.about, plan)
+        known = judging.statistics(uow, draft.collection_id, asked.about, hits)
+    judged = judging.judge_documents(tools, actor, asked.about, hits, known, words_alone=True)
+    by_id = {str(hit.chunk_id): hit for hit in hits}
+    found: dict[UUID, tuple[Verdict, list[Citation]]] = {}
+    for document_id, own in judged.by_document.items():
+        if not own.answerable:
+            continue
+        verdict = _polarity(by_id, own, asked)
+        alike = [s for s in own.sentences if _denies(by_id, s, asked) is (verdict is Verdict.NO)]
+        with tools.database.tenant(actor.tenant_id) as uow:
+            texts = extracting.stored(uow, [by_id[sentence.chunk_id] for sentence in alike])
+        if cited := extracting.quoted(alike, by_id, texts, most=_QUOTES):
+            found[document_id] = verdict, cited
+    return found, fullpass.searched_note(len(hits), total)
+
+
+def _polarity(by_id: dict[str, FoundChunk], own: Judgement, asked: AskedTask) -> Verdict:
+    """That of the strongest sentence."""
+    return Verdict.NO if _denies(by_id, own.sentences[0], asked) else Verdict.YES
+
+
+def _denies(by_id: dict[str, FoundChunk], sentence: EvidenceSentence, asked: AskedTask) -> bool:
+    hit = by_id[sentence.chunk_id]
+    return verdicts.denies(hit.text[sentence.start : sentence.end], asked.about, hit.language)
+
+
+def _text(draft: Draft, asked: AskedTask) -> str:
+    """The count, then each document under its verdict with the marks of its quotes."""
+    groups = (
+        ("Yes", [v for v in draft.verdicts if v.verdict is Verdict.YES and v.proved]),
+        ("No, it says the opposite", [v for v in draft.verdicts if v.verdict is Verdict.NO and v.proved]),
+        ("No, it says nothing about it", [v for v in draft.verdicts if v.verdict is Verdict.SILENT]),
+        ("Not proved, look yourself", [v for v in draft.verdicts if v.verdict is not Verdict.SILENT and not v.proved]),
+    )
+    blocks = [verdicts.sentence(verdicts.tally(draft.verdicts), asked.counted)]
+    for heading, members in groups:
+        if members:
+            lines = [f"- {v.document}{''.join(f' [{ordinal}]' for ordinal in v.ordinals)}" for v in members]
+            blocks.append("\n".join([f"{heading}:", *lines]))
+    return "\n\n".join(blocks)
