@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import __version__, bootstrap
-from app.api import answers, collections, documents, identity, platform, problems
+from app.api import answers, bi, collections, documents, identity, platform, problems
 from app.api.middleware import RequestFrame
 from app.core.observability import configure_logging
 from app.settings import Settings, load
@@ -43,7 +43,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.services = made
     problems.install(app)
     app.include_router(platform.root)
-    for router in (identity.router, collections.router, documents.router, answers.router, platform.router):
+    for router in (identity.router, collections.router, documents.router, answers.router, bi.router, platform.router):
         app.include_router(router, prefix=API_PREFIX)
     app.add_middleware(RequestFrame, max_upload_bytes=settings.max_upload_bytes)
     return app

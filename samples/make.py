@@ -1,90 +1,69 @@
-"""Makes the sample files of the demo, byte for byte the same each time: `python samples/make.py`.
+"""Makes the invented sample files of the demo, the same each time: `python samples/make.py`.
 
-The PDF is written by hand (Helvetica, no library), so that it says exactly what stands here.
+The contracts and laws beside them are real and lie in `files` as they are; `NOTICE` says where they come from.
 """
 
 import re
 import zipfile
+import zlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.policy import SMTP
 from io import BytesIO
 from pathlib import Path
 
 import docx
 import openpyxl
+from docx.oxml import OxmlElement
+from docx.oxml.ns import qn
+from docx.text.paragraph import Paragraph
+from PIL import Image, ImageDraw, ImageFont
 
 FOLDER = Path(__file__).resolve().parent
 _MADE = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
 
-AGREEMENT = (
-    (
-        ("T", "SERVICE AGREEMENT"),
-        ("P", "between Alder & Finch Cartography Ltd, 14 Quay Row, Marrowby (the Supplier)"),
-        ("P", "and the Museum of Salt and Tides, Old Customs House, Port Lligall (the Customer)."),
-        ("H", "1. Subject"),
-        ("P", "1.1 The Supplier draws, prints and maintains the exhibition maps named in Annex A."),
-        ("P", "1.2 The first set of maps shall be delivered no later than 30 April 2026."),
-        ("H", "2. Fees"),
-        ("P", "2.1 The Customer pays an annual fee of EUR 48,600, in four equal instalments."),
-        ("P", "2.2 Invoices are due within thirty (30) days. Late payments bear interest at"),
-        ("P", "4.5 per cent per year."),
-        ("H", "3. Quality"),
-        ("P", "3.1 The Supplier replaces any map whose colours fade within sixty (60) months,"),
-        ("P", "without charge and within fifteen (15) working days of a written complaint."),
-        ("H", "4. Copyright"),
-        ("P", "4.1 The maps remain the property of the Supplier. The Customer may reproduce them"),
-        ("P", "in its catalogues and on its website, naming the cartographer."),
-    ),
-    (
-        ("H", "5. Confidentiality"),
-        ("P", "5.1 Each party keeps the survey data of the other secret for five (5) years after"),
-        ("P", "the end of this Agreement."),
-        ("H", "6. Liability"),
-        ("P", "6.1 The Supplier's total liability under this Agreement shall not exceed EUR 250,000"),
-        ("P", "in any contract year."),
-        ("P", "6.2 This cap does not apply to wilful misconduct or to injury of persons."),
-        ("H", "7. Term and termination"),
-        ("P", "7.1 This Agreement begins on 1 February 2026 and runs for three (3) years."),
-        ("P", "7.2 Either party may terminate it by giving ninety (90) days' written notice to the"),
-        ("P", "end of a calendar quarter."),
-        ("H", "8. Governing law"),
-        ("P", "8.1 Disputes are settled by arbitration in Marrowby, in English."),
-        ("P", "Signed in two originals on 15 January 2026."),
-    ),
-)
-_STYLES = {"T": ("F2", 16, 30), "H": ("F2", 11, 24), "P": ("F1", 10.5, 16)}
-
-POLICY_TITLE = "Política de teletrabajo"
-POLICY = (
-    ("Ámbito", ("Esta política se aplica a todas las personas empleadas de Cartografía Robledal, S. L., salvo al "
-     "personal del taller de impresión.")),
-    ("Días", ("Cada persona puede teletrabajar hasta tres días por semana. Los martes son días de presencia "
-     "obligatoria en la oficina de Villarrobla.")),
-    ("Gastos", "La empresa abona una compensación de 55 euros al mes por los gastos de electricidad y de conexión."),
-    ("Equipo", ("El equipo informático prestado se devuelve en un plazo de diez días hábiles después del fin de la "
-     "relación laboral.")),
-    ("Desconexión", "Nadie está obligado a responder mensajes entre las 19:00 y las 8:00."),
+AUTHOR, REVISED = "Ilse Marrow", "2026-01-12T10:30:00Z"
+LICENCE_TITLE = "Map licence agreement (draft of 12 January 2026)"
+#: Headings and paragraphs. [-deleted-] and [+inserted+] are tracked changes, not accepted yet.
+LICENCE = (
+    ("Parties",
+     ("This Agreement is entered into on [-1 February-][+1 March+] 2026 between Alder & Finch Cartography LLC, Astoria,"
+     " (the Licensor) and the Museum of Salt and Tides, Port Lligall, (the Licensee).")),
+    ("Licence",
+     ("The Licensor allows the Licensee to print the harbour charts named in Annex A in its catalogues and on its"
+     " website, naming the cartographer.")),
+    ("Fee",
+     "The Licensee pays a licence fee of EUR [-52,000-][+48,600+] a year, in four equal instalments."),
+    ("Liability",
+     ("The Licensor's total liability under this Agreement shall not exceed EUR [-150,000-][+250,000+] in any contract"
+     " year.")),
+    ("Termination",
+     ("Either party may terminate this Agreement by giving [-thirty (30)-][+sixty (60)+] days' written notice to the"
+     " end of a calendar quarter.")),
+    ("Assignment",
+     "[-Each-][+Neither+] party may assign this Agreement without the written consent of the other party."),
+    ("Governing law",
+     "This Agreement shall be interpreted according to the laws of the State of [-Delaware-][+Oregon+]."),
 )  # fmt: skip
+_CHANGE = re.compile(r"\[(?P<sign>[-+])(?P<text>.+?)(?P=sign)\]")
 
-RULES = """# Reglament de la biblioteca municipal de Vallfosca de Mar
+INTENT = """\
+# Letter of intent
 
-Aprovat pel ple municipal el 12 de març de 2025.
+## 1. Purpose
 
-## Carnet
+Alder & Finch Cartography LLC and the Museum of Salt and Tides intend to agree on a licence for the harbour charts.
 
-El carnet és gratuït per a totes les persones empadronades al municipi. El duplicat del carnet costa 4,50 euros.
+## 2. No obligation
 
-## Préstec
+This letter binds nobody. Each side may end the talks at any time, without giving a reason and without compensation.
 
-Cada persona usuària pot endur-se fins a dotze documents alhora, durant trenta dies. El préstec es pot renovar dues
-vegades si cap altra persona no ha reservat el document.
+## 3. Governing law
 
-## Retards
+This letter is not governed by the laws of any State.
 
-Per cada setmana de retard, la persona usuària queda exclosa del préstec durant tres dies. No es cobren multes.
-
-## Sala de mapes
-
-Els mapes anteriors a 1850 només es poden consultar a la sala, amb guants i en presència de la bibliotecària.
+Port Lligall, 5 January 2026
 """
 
 PRICES = (
@@ -103,80 +82,64 @@ PRICES = (
     )),
 )  # fmt: skip
 
-MAIL = """From: Ilse Marrow <ilse.marrow@alder-finch.example>
-To: Registrar <registrar@salt-and-tides.example>
-Date: Tue, 10 Mar 2026 11:20:00 +0000
-Subject: Delivery of the second set of maps
-Message-ID: <20260310.1120@alder-finch.example>
-MIME-Version: 1.0
-Content-Type: text/plain; charset=utf-8
-Content-Transfer-Encoding: 8bit
-
+MAIL = """\
 Dear colleagues,
 
 the second set of maps leaves our workshop on 3 June 2026 with the carrier Tern Line, in two crates.
 Crate one holds the harbour charts, crate two the relief model of the salt pans.
 Please have somebody at the east gate: the driver cannot enter the courtyard.
+The packing list is attached.
 
 Kind regards
 Ilse Marrow
-Alder & Finch Cartography Ltd
+Alder & Finch Cartography LLC
 """
+PACKING_LIST = "crate;content;weight in kg\n1;harbour charts;48\n2;relief model of the salt pans;71\n"
+
+SCAN = (
+    ("ADDENDUM No. 1", 54),
+    ("to the map licence agreement", 34),
+    ("", 30),
+    ("The Licensee may also print the tidal atlas,", 30),
+    ("in one edition of not more than 500 copies.", 30),
+    ("", 30),
+    ("Port Lligall, 20 January 2026", 30),
+    ("signed: I. Marrow        signed: the Registrar", 30),
+)
+_SCAN_SIZE, _SCAN_DPI, _SCAN_TILT = (827, 1169), 100, 0.6
 
 
-def agreement_pdf() -> bytes:
-    """The agreement as a PDF of two A4 pages."""
-    objects: list[bytes] = [b"", b"", b"", b""]
-    pages = []
-    for lines in AGREEMENT:
-        objects.append(_stream(lines))
-        objects.append(
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents %d 0 R"
-            b" /Resources << /Font << /F1 3 0 R /F2 4 0 R >> >> >>" % len(objects)
-        )
-        pages.append(b"%d 0 R" % len(objects))
-    objects[0] = b"<< /Type /Catalog /Pages 2 0 R >>"
-    objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(pages), len(pages))
-    font = b"<< /Type /Font /Subtype /Type1 /BaseFont /%s /Encoding /WinAnsiEncoding >>"
-    objects[2], objects[3] = font % b"Helvetica", font % b"Helvetica-Bold"
-    objects.append(b"<< /Title (Service Agreement) /Author (Alder & Finch Cartography Ltd) >>")
-    out = bytearray(b"%PDF-1.4\n")
-    offsets = []
-    for number, body in enumerate(objects, start=1):
-        offsets.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    table = len(out)
-    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    out += b"trailer\n<< /Size %d /Root 1 0 R /Info %d 0 R >>\n" % (len(objects) + 1, len(objects))
-    out += b"startxref\n%d\n%%%%EOF\n" % table
-    return bytes(out)
-
-
-def _stream(lines: tuple[tuple[str, str], ...]) -> bytes:
-    out = [b"BT", b"72 780 Td"]
-    for kind, text in lines:
-        font, size, leading = _STYLES[kind]
-        escaped = text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)").encode("cp1252")
-        out.append(f"/{font} {size} Tf 0 -{leading} Td (".encode() + escaped + b") Tj")
-    out.append(b"ET")
-    body = b"\n".join(out)
-    return b"<< /Length %d >>\nstream\n%s\nendstream" % (len(body), body)
-
-
-def policy_docx() -> bytes:
-    """The policy as a Word document."""
+def licence_docx() -> bytes:
+    """The draft licence as a Word document with tracked changes."""
     document = docx.Document()
     properties = document.core_properties
-    properties.title, properties.author, properties.language = POLICY_TITLE, "Cartografía Robledal", "es"
+    properties.title, properties.author, properties.language = LICENCE_TITLE, AUTHOR, "en"
     properties.created = properties.modified = _MADE.replace(tzinfo=None)
-    document.add_heading(POLICY_TITLE, level=1)
-    for heading, text in POLICY:
-        document.add_heading(heading, level=2)
-        document.add_paragraph(text)
+    document.add_heading(LICENCE_TITLE, level=1)
+    for number, (heading, text) in enumerate(LICENCE, start=1):
+        document.add_heading(f"{number}. {heading}", level=2)
+        _add_changed(document.add_paragraph(), text)
     out = BytesIO()
     document.save(out)
     return _dated(out.getvalue())
+
+
+def _add_changed(paragraph: Paragraph, text: str) -> None:
+    """Runs of plain, deleted and inserted text."""
+    at = 0
+    for change in _CHANGE.finditer(text):
+        paragraph.add_run(text[at : change.start()])
+        at = change.end()
+        run = paragraph.add_run(change["text"])._r  # noqa: SLF001 python-docx knows no tracked changes
+        wrapper = OxmlElement("w:del" if change["sign"] == "-" else "w:ins")
+        for name, value in (("w:id", str(change.start())), ("w:author", AUTHOR), ("w:date", REVISED)):
+            wrapper.set(qn(name), value)
+        run.addprevious(wrapper)
+        wrapper.append(run)
+        if change["sign"] == "-":
+            for node in run.findall(qn("w:t")):
+                node.tag = qn("w:delText")
+    paragraph.add_run(text[at:])
 
 
 def prices_xlsx() -> bytes:
@@ -205,14 +168,68 @@ def _dated(archive: bytes, modified: str | None = None) -> bytes:
     return out.getvalue()
 
 
-def made() -> dict[str, bytes]:
-    """All sample files by name."""
+def delivery_eml() -> bytes:
+    """The mail with its attachment."""
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = "Ilse Marrow <ilse.marrow@alder-finch.example>"
+    mail["To"] = "Registrar <registrar@salt-and-tides.example>"
+    mail["Date"] = "Tue, 10 Mar 2026 11:20:00 +0000"
+    mail["Subject"] = "Delivery of the second set of maps"
+    mail["Message-ID"] = "<20260310.1120@alder-finch.example>"
+    mail.set_content(MAIL)
+    mail.add_attachment(PACKING_LIST, subtype="csv", filename="packing-list.csv")
+    mail.set_boundary("==part==")
+    return mail.as_bytes()
+
+
+def addendum_pdf() -> bytes:
+    """The signed addendum as a scanner leaves it: one page that is a slightly tilted picture, and no text."""
+    page = Image.new("L", _SCAN_SIZE, 255)
+    draw = ImageDraw.Draw(page)
+    top = 150
+    for text, size in SCAN:
+        draw.text((90, top), text, fill=0, font=ImageFont.load_default(size=size))
+        top += int(size * 1.6)
+    page = page.rotate(_SCAN_TILT, fillcolor=255, resample=Image.Resampling.BICUBIC)
+    pixels = zlib.compress(page.point(lambda grey: 255 * (grey > 140)).convert("1").tobytes(), 9)
+    width, height = (side * 72 / _SCAN_DPI for side in _SCAN_SIZE)
+    picture = (
+        b"<< /Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceGray /BitsPerComponent 1"
+        b" /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (*_SCAN_SIZE, len(pixels), pixels)
+    )
+    drawn = b"q %.2f 0 0 %.2f 0 0 cm /Im1 Do Q" % (width, height)
+    return _pdf(
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 %.2f %.2f] /Contents 4 0 R"
+        b" /Resources << /XObject << /Im1 5 0 R >> >> >>" % (width, height),
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawn), drawn),
+        picture,
+    )
+
+
+def _pdf(*objects: bytes) -> bytes:
+    """A PDF file of numbered objects, the first of which is the catalogue."""
+    out = bytearray(b"%PDF-1.4\n")
+    offsets = []
+    for number, body in enumerate(objects, start=1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = len(out)
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    out += b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, table)
+    return bytes(out)
+
+
+def made() -> Mapping[str, bytes]:
+    """The files that this script makes, by name."""
     return {
-        "contracts/service-agreement.pdf": agreement_pdf(),
-        "contracts/delivery-notice.eml": MAIL.replace("\n", "\r\n").encode(),
+        "contracts/letter-of-intent.md": INTENT.encode(),
+        "contracts/map-licence-draft.docx": licence_docx(),
+        "delivery-notice.eml": delivery_eml(),
         "price-list.xlsx": prices_xlsx(),
-        "politica-de-teletrabajo.docx": policy_docx(),
-        "reglament-biblioteca.md": RULES.encode(),
+        "signed-addendum.pdf": addendum_pdf(),
     }
 
 

@@ -158,7 +158,7 @@ async def _steps(tools: AnswerTools, line: Line, draft: Draft, ask: Ask) -> Even
         elif decision.by_document:
             write = tally.answer(tools, line, draft, plan, asked)
         else:
-            write = fullpass.answer(tools, line, draft, plan, asked.task)
+            write = fullpass.answer(tools, line, draft, plan, asked)
     if write is not None:
         async with aclosing(write) as steps:
             async for step in steps:

@@ -30,7 +30,8 @@ from app.engine.admission import Seat
 from app.identity.permissions import Principal
 from app.retrieval import search
 from app.retrieval.search import FoundChunk
-from app.retrieval.tasks import Task
+from app.retrieval.subjects import subject
+from app.retrieval.tasks import AskedTask, Task
 from ingestion.sparse import term_id
 
 _SHORT_TOKENS = 32
@@ -88,7 +89,7 @@ async def seat(tools: AnswerTools, line: Line, held: AsyncExitStack) -> Seat:
         raise
 
 
-async def answer(tools: AnswerTools, line: Line, draft: Draft, plan: Plan, task: Task) -> Events:
+async def answer(tools: AnswerTools, line: Line, draft: Draft, plan: Plan, asked: AskedTask) -> Events:
     """Read everything and answer; fills the draft.
 
     Raises NoSeatError, UpstreamError, UnavailableError, ConflictError (the documents changed meanwhile).
@@ -96,7 +97,7 @@ async def answer(tools: AnswerTools, line: Line, draft: Draft, plan: Plan, task:
     async with AsyncExitStack() as held:
         taken = await seat(tools, line, held)
         write = _extract if tools.profile.answer_form == "extractive" else _generate
-        async with aclosing(write(tools, line, taken, draft, plan, task)) as steps:
+        async with aclosing(write(tools, line, taken, draft, plan, asked)) as steps:
             async for step in steps:
                 yield step
 
@@ -111,7 +112,7 @@ def reading(plan: Plan, at: int) -> Event:
 # --- a model that can cite ------------------------------------------------------------------------------------------
 
 
-async def _generate(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, _task: Task) -> Events:
+async def _generate(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, _asked: AskedTask) -> Events:
     number = len(plan.sections)
     parts: list[_Part] = []
     for at, section in enumerate(plan.sections):
@@ -294,7 +295,7 @@ async def on_page(
 # --- the documents' own words ---------------------------------------------------------------------------------------
 
 
-async def _extract(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, task: Task) -> Events:
+async def _extract(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, asked: AskedTask) -> Events:
     said: list[tuple[Section, str]] = []
     short = corpus_prompts.short_task(draft.question)
     number = len(plan.sections)
@@ -316,13 +317,13 @@ async def _extract(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, pl
             pieces = [piece async for piece in stream]
         said.append((section, " ".join("".join(pieces).split())))
     yield status("checking")
-    if task is Task.SUMMARISE:
+    if asked.task is Task.SUMMARISE:
         citations = await to_thread.run_sync(lambda: _openings(tools, line.actor, plan))
         draft.route_reasons.append(
             "The packaged model does not write summaries: these are the sentences that the documents open with."
         )
     else:
-        citations, refused = await to_thread.run_sync(lambda: _evidence(tools, line.actor, draft, plan))
+        citations, refused = await to_thread.run_sync(lambda: _evidence(tools, line.actor, draft, plan, asked))
         draft.route_reasons.extend(refused)
     if not citations:
         draft.state = "not_found"
@@ -335,14 +336,18 @@ async def _extract(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, pl
     yield Event("delta", {"text": draft.text})
 
 
-def _evidence(tools: AnswerTools, actor: Principal, draft: Draft, plan: Plan) -> tuple[list[Citation], list[str]]:
+def _evidence(
+    tools: AnswerTools, actor: Principal, draft: Draft, plan: Plan, asked: AskedTask
+) -> tuple[list[Citation], list[str]]:
     """The best sentences of each document, the documents with the strongest evidence first."""
+    about = subject(draft.question, asked)
     with tools.database.tenant(actor.tenant_id) as uow:
-        hits, total = passages(uow, draft.question, plan)
-        known = judging.statistics(uow, draft.collection_id, draft.question, hits)
+        hits, total = passages(uow, about, plan)
+        known = judging.statistics(uow, draft.collection_id, about, hits)
     notes = searched_note(len(hits), total)
-    judged = judging.judge_documents(tools, actor, draft.question, hits, known)
-    if not judged.overall.answerable:
+    several = asked.task is not Task.LOCAL
+    judged = judging.judge_documents(tools, actor, about, hits, known, words_alone=several)
+    if not judged.answerable:
         return [], [*notes, *judging.refusals(judged.overall)]
     by_id = {str(hit.chunk_id): hit for hit in hits}
     chosen = [sentence for own in _strongest(judged) for sentence in own.sentences[:_QUOTES_PER_DOCUMENT]]

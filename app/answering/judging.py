@@ -36,6 +36,11 @@ class DocumentsJudged:
     overall: evidence.Judgement
     by_document: dict[UUID, evidence.Judgement]
 
+    @property
+    def answerable(self) -> bool:
+        """Whether any document holds an answer."""
+        return any(own.answerable for own in self.by_document.values())
+
 
 def refusals(judgement: evidence.Judgement) -> list[str]:
     """Why nothing is evidence, as sentences."""

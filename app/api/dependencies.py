@@ -1,6 +1,7 @@
 """What routes depend on: the process's services, the caller, and a unit of work that ends before the answer leaves."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Annotated
 from uuid import UUID
@@ -8,6 +9,7 @@ from uuid import UUID
 from fastapi import Depends, Header, Query, Request
 from starlette.datastructures import Headers
 
+from app.api import problems
 from app.bootstrap import Services
 from app.core.db import UnitOfWork
 from app.core.errors import InvalidInputError, UnauthenticatedError
@@ -37,8 +39,8 @@ def bearer_token(headers: Headers) -> str:
     return token.strip()
 
 
-def get_principal(request: Request, services: ServicesDep) -> Principal:
-    """The caller, from `Authorization: Bearer` (API key or login session). A secret in the address is refused."""
+def refuse_secrets_in_address(request: Request) -> None:
+    """Raise InvalidInputError for a token in the query, or a parameter that is named like one."""
     if any(
         name.lower() in _SECRET_PARAMETERS or value.startswith(_SECRET_PREFIXES)
         for name, value in request.query_params.multi_items()
@@ -46,10 +48,33 @@ def get_principal(request: Request, services: ServicesDep) -> Principal:
         raise InvalidInputError(
             "secret_in_url", "Send the API key in the header 'Authorization: Bearer ...', never in the address."
         )
+
+
+def get_principal(request: Request, services: ServicesDep) -> Principal:
+    """The caller, from `Authorization: Bearer` (API key or login session). A secret in the address is refused."""
+    refuse_secrets_in_address(request)
     return accounts.authenticate(services.database, bearer_token(request.headers), request_id=request.state.request_id)
 
 
 PrincipalDep = Annotated[Principal, Depends(get_principal)]
+
+
+def get_reporting_principal(request: Request, services: ServicesDep) -> Principal:
+    """The caller of a route for reporting tools, which know Basic: user = id of an API key, password = the key."""
+    request.state.challenge = problems.BASIC_CHALLENGE
+    refuse_secrets_in_address(request)
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        token = bearer_token(request.headers)
+        return accounts.authenticate(services.database, token, request_id=request.state.request_id)
+    try:
+        key_id, _, password = b64decode(given.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        key_id, password = "", ""
+    return accounts.authenticate_key(services.database, key_id, password, request_id=request.state.request_id)
+
+
+ReportingDep = Annotated[Principal, Depends(get_reporting_principal)]
 
 
 def get_unit(services: ServicesDep, actor: PrincipalDep) -> Iterator[UnitOfWork]:

@@ -13,6 +13,9 @@ from app.core.errors import FullreadError, TooLargeError
 log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
+BEARER_CHALLENGE = 'Bearer realm="fullread"'
+#: Of the routes for reporting tools: Excel and Power Query ask for user and password only after this one.
+BASIC_CHALLENGE = 'Basic realm="Fullread", charset="UTF-8"'
 _TITLES = {404: "Not found", 405: "Method not allowed", 400: "Bad request", 413: "Too large"}
 
 
@@ -29,13 +32,13 @@ def problem(error: FullreadError, request_id: str) -> dict[str, Any]:
     }
 
 
-def respond(error: FullreadError, request_id: str) -> JSONResponse:
-    """The HTTP response of an error."""
+def respond(error: FullreadError, request_id: str, *, challenge: str = BEARER_CHALLENGE) -> JSONResponse:
+    """The HTTP response of an error; `challenge` says how to sign in."""
     headers = {}
     if error.retryable:
         headers["retry-after"] = str(error.facts.get("retry_after_s", 2))
     if error.status == 401:
-        headers["www-authenticate"] = 'Bearer realm="fullread"'
+        headers["www-authenticate"] = challenge
     return JSONResponse(problem(error, request_id), status_code=error.status, media_type=MEDIA_TYPE, headers=headers)
 
 
@@ -52,7 +55,8 @@ def install(app: FastAPI) -> None:
     async def _known(request: Request, error: FullreadError) -> JSONResponse:
         if error.status >= 500:
             log.warning("request_failed", code=error.code)
-        return respond(error, _request_id(request))
+        challenge = getattr(request.state, "challenge", BEARER_CHALLENGE)
+        return respond(error, _request_id(request), challenge=challenge)
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -4,7 +4,7 @@ import codecs
 import json
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -95,19 +95,30 @@ class Api:
 
         return self._json(send)
 
-    def ask(self, collection_id: str, question: str, route: str) -> Json:
-        """The whole answer at once."""
-        body = {"question": question, "route": route}
-        path = f"{PREFIX}/collections/{collection_id}/answers"
-        return self._json(lambda: self._client.post(path, json=body, timeout=_ANSWER_TIMEOUT))
+    def ask_events(
+        self, collection_id: str, question: str, route: str, document_ids: Sequence[str] = ()
+    ) -> Generator[tuple[str, Json], None, None]:
+        """The events of an answer as they come; `document_ids` empty: over the whole collection.
 
-    def ask_events(self, collection_id: str, question: str, route: str) -> Generator[tuple[str, Json], None, None]:
-        """The answer's events as they come. Closing the iterator closes the connection, and the server stops."""
-        body = {"question": question, "route": route}
-        path = f"{PREFIX}/collections/{collection_id}/answers"
+        Closing the iterator closes the connection, and the server stops, unless it has made the question a job.
+        """
+        body: Json = {"question": question, "route": route}
+        if document_ids:
+            body["document_ids"] = list(document_ids)
+        return self._answer_events(f"/collections/{collection_id}/answers", body)
+
+    def again_events(self, answer_id: str) -> Generator[tuple[str, Json], None, None]:
+        """The events of a stored question that is asked again."""
+        return self._answer_events(f"/answers/{answer_id}/again", None)
+
+    def _answer_events(self, path: str, body: Json | None) -> Generator[tuple[str, Json], None, None]:
         try:
             with self._client.stream(
-                "POST", path, json=body, headers={"accept": "text/event-stream"}, timeout=_ANSWER_TIMEOUT
+                "POST",
+                PREFIX + path,
+                json=body,
+                headers={"accept": "text/event-stream"},
+                timeout=_ANSWER_TIMEOUT,
             ) as response:
                 if not response.is_success:
                     response.read()

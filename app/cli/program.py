@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from app import __version__
-from app.cli import admin, ask, collections, demo, documents, ingest, models, stack
+from app.cli import admin, answers, ask, collections, demo, documents, ingest, jobs, models, stack
 from app.cli.output import EXIT_INTERRUPTED, CommandError, report, wrong_use
 
 _EPILOG = "\n\n".join(
@@ -60,11 +60,13 @@ program.command(rich_help_panel=_LOCAL)(admin.migrate)
 program.command(rich_help_panel=_USE, epilog=ingest.EPILOG)(ingest.ingest)
 program.command(rich_help_panel=_USE, epilog=ask.ASK_EPILOG)(ask.ask)
 program.command(rich_help_panel=_USE, epilog=ask.SEARCH_EPILOG)(ask.search)
+program.add_typer(answers.commands, name="answers", rich_help_panel=_USE)
 program.add_typer(documents.commands, name="documents", rich_help_panel=_USE)
 program.command(rich_help_panel=_USE, epilog=documents.DELETE_EPILOG)(documents.delete)
 program.command(rich_help_panel=_USE)(documents.retry)
 program.command(rich_help_panel=_USE)(documents.cancel)
 program.add_typer(collections.commands, name="collections", rich_help_panel=_USE)
+program.add_typer(jobs.commands, name="jobs", rich_help_panel=_USE)
 
 program.command(rich_help_panel=_ADMIN)(admin.login)
 program.command(rich_help_panel=_ADMIN)(admin.logout)

@@ -1,7 +1,7 @@
 """The words by which questions say what is to be done, in English, Spanish and Catalan. Pure data.
 
 Patterns are written as `app.retrieval.tasks` reads a question: small letters without accents (but `és`, `més`, `qué`,
-`són`, whose accents tell them from other words), words and commas one space apart, elided words alone (`d' exclusivitat`).
+`són`, whose accents tell them from other words), words and commas one space apart, elided words alone (`d' acord`).
 """
 
 from dataclasses import dataclass
@@ -133,11 +133,11 @@ ENGLISH = Cues(
     list_all=(
         _any(
             """
-            list enumerate name identify find show give display get extract tell collect state what_are which_are
-            where_are who_are
+            list enumerate name identify find show give display get extract tell collect state make compile what_are
+            which_are where_are who_are
             """
         )
-        + r"(?: me| us)? (?:all|every|each)(?! (?:day|week|month|quarter|year|time|at once)\b)"
+        + r"(?: me| us)?(?: (?:a|the) list of)? (?:all|every|each)(?! (?:day|week|month|quarter|year|time|at once)\b)"
     ),
     whole=_any(
         """
@@ -147,23 +147,28 @@ ENGLISH = Cues(
     ),
     governs=_any("govern appl control (?:is|are)_applicable"),
     handed_over=(
-        _any("(?:do|does|did)_(?:i|we|you)_need (?:i|we)_need (?:are|is)_(?:needed|required|necessary)")
+        _any(
+            "(?:do|does|did)_(?:i|we|you)_need (?:i|we)_need (?:are|is)_(?:needed|required|necessary|attached|enclosed)"
+        )
         + rf"|\b(?:must|should|shall|have to|has to|do|does)\b(?: \S+){{0,6}}? {_EN_HANDS}"
     ),
     superlative=(
-        r"the (?:\w+ )?(?:longest|shortest|highest|lowest|largest|smallest|biggest|greatest|earliest|latest|oldest|newest"
-        r"|strictest|broadest|widest|cheapest|strongest|weakest|worst|fewest|best(?! effort| endeavour)"
+        r"the (?:\w+ )?(?:longest|shortest|highest|lowest|largest|smallest|biggest|greatest|earliest|latest|oldest"
+        r"|newest|strictest|broadest|widest|cheapest|strongest|weakest|worst|fewest|best(?! effort| endeavour)"
         r"|(?:most|least)(?! fav))\b|(?:first|last|soonest|earliest|latest)$"
+        r"|is (?:cheaper|longer|shorter|better|worse|older|newer|higher|lower|stricter|larger|bigger"
+        r"|more (?!than\b)\w+)(?! than)\b"
     ),
     compare=(
-        r"\b(?:(?<!why )(?<!why does )(?<!why did )compare|versus|vs|contradict|contradictions?|inconsistenc(?:y|ies)"
-        r"|how different|have in common|(?<!in )comparison (?:of|between))\b|^comparing\b"
+        r"\b(?:compare|versus|vs|contradict|contradictions?|inconsistenc(?:y|ies)"
+        r"|how different|have in common|(?<!in )comparison (?:of|between))\b|^(?:comparing|contrast)\b"
         r"|\b(?:how|do|does|did|in what ways?)\b[^,]* differ\b"
         r"|(?:^|\b(?:what|what is|what s|what are|what were|describe|any|list|show|identify|give|tell me|explain) )"
         r"(?:(?:the|me|main|key|all|major|biggest|important|most|are|there|some|a) ){0,4}(?:differenc|similarit)"
     ),
     summarise=(
-        r"\b(?<!who )(?<!does )(?<!did )(?<!must )(?<!shall )summari[sz](?:e|ing)\b|\bsum (?:it |this |them )?up\b"
+        r"\b(?<!who )(?<!does )(?<!did )(?<!must )(?<!shall )summari[sz](?:e|ing)\b|\btl dr\b"
+        r"|\bsum (?:it |this |them )?up\b"
         rf"|(?:^|\b(?:please|{_EN_MAKE}|{_EN_MAKE} me|{_EN_MAKE} us) )(?:(?:a|an|the) )?"
         r"(?:(?:short|brief|quick|general|good|concise|one-page) )?(?:summary|overview|synopsis|outline)\b"
         r"|\b(?:main|key|most important) (?:points|terms|messages|takeaways|ideas)\b"
@@ -172,7 +177,7 @@ ENGLISH = Cues(
     asking=_any("who whom whose what which when where why how must should"),
     polite=_any(
         """
-        can could would you please tell me us i we want to need know like dear also and so ok okay hello hi exactly show
+        can could would you please tell me us i' d i we want to need know like also and so ok okay hello hi exactly show
         give say
         """
     ),
@@ -231,8 +236,8 @@ SPANISH = Cues(
     list_verbs=(
         _any(
             """
-            enumer[ae] listar? enumerar nombra indi(?:ca|que) senala identifica muestra muestrame encuentra busca dame dime
-            deme extrae haz hazme quiero necesito
+            enumer[ae] listar? enumerar nombra indi(?:ca|que) senala identifica muestra muestrame encuentra busca dame
+            dime deme extrae haz hazme quiero necesito
             """
         )
         + r"(?: (?:una|la) lista(?: completa)?)?"
@@ -243,25 +248,25 @@ SPANISH = Cues(
         _any(
             """
             enumer[ae] lista listar identifica encuentra busca dame deme dime muestra muestrame extrae indica senala
-            recopila cuales_son
+            recopila haz hazme cuales_son
             """
         )
-        + r" (?:tod[oa]s|cada|todo lo)(?! (?:dia|semana|mes|año|ano|vez)\b)"
+        + r"(?: una lista (?:de|con))? (?:tod[oa]s|cada|todo lo)(?! (?:dia|semana|mes|año|ano|vez)\b)"
     ),
     whole=_any("tod[ao]_(?:la|el)_(?:coleccion|corpus|archivo|carpeta|documentacion)"),
     governs=_any("(?:se_)?rige (?:se_)?aplic (?:es|son)_aplicable"),
     handed_over=(
         r"(?:se )?(?:necesit|hacen? falta|se requier|se exig|son necesari)"
-        rf"|\b(?:hay que|debe\w*|tiene\w* que|ha\w* de)\b(?: \S+){{0,6}}? {_ES_HANDS}"
+        rf"|\b(?:hay que|deb\w+|t[ei]\w+ que|h\w+ de)\b(?: \S+){{0,6}}? {_ES_HANDS}"
     ),
     superlative=(
         r"(?:el|la|los|las|lo) (?:\w+ ){0,2}mas (?!de |que |favorecid)\w+|(?:el|la) (?:mayor|menor|mejor|peor)\b"
-        r"|(?:antes|primero|mas tarde)$"
+        r"|(?:es|sale|resulta|dura) (?:mas (?!de )\w+|mejor|peor)(?! que)\b|(?:antes|primero|mas tarde)$"
     ),
     compare=(
         r"\bcompar(?:a|ar|e|en|ame|alos|alas|ando|emos|acion|aciones|ativa)\b|\bse (?:diferencia|distingue)n?\b"
         r"|\b(?:contradiccion|contradice|incoherencia|discrepancia)"
-        r"|(?:^|\b(?:qué|que|hay|son|es|alguna|explica|describe|indica|enumera|dime) )"
+        r"|(?:^|\b(?:qué|que|hay|son|es|alguna|explica|describe|indica|enumera|dime|dame|muestra|muestrame|senala) )"
         r"(?:(?:la|las|principales|una|alguna|hay) ){0,3}(?:diferencia|semejanza|similitud)"
     ),
     summarise=(
@@ -296,7 +301,7 @@ _CA_HOLDS = _any(
     """
     tenen te tinguin? contenen conte continguin? inclou(?:en)? incloguin? hi_ha hi_hagi existeix(?:en)? figur(?:a|en)
     apareix(?:en)? (?:es_)?recull(?:en)? (?:es_)?preve(?:uen|u)? (?:es_)?contempl(?:a|en) (?:s'_)?esment(?:a|en)(?:_a)?
-    (?:s'_)?inclou(?:en)? (?:s'_)?estableix(?:en)? (?:es_)?mencion(?:a|en)(?:_a)? (?:es_)?parl(?:a|en)_(?:de|del|dels|d')
+    (?:s'_)?inclou(?:en)? (?:s'_)?estableix(?:en)? (?:es_)?mencion(?:a|en)(?:_a)? (?:es_)?parl(?:a|en)_d(?:e|el|els|')
     es_refer(?:eix|eixen)_a tract(?:a|en)_(?:de|del|dels|d'|sobre)
     """
 )
@@ -307,7 +312,8 @@ CATALAN = Cues(
     papers=_nouns(
         """
         informe/informes carta/cartes factura/factures correu/correus email/emails sentencia/sentencies
-        resolucio/resolucions decret/decrets ordenanca/ordenances acta/actes expedient/expedients plec/plecs rebut/rebuts
+        resolucio/resolucions decret/decrets ordenanca/ordenances acta/actes expedient/expedients plec/plecs
+        rebut/rebuts
         """
     ),
     records=_nouns(
@@ -327,7 +333,10 @@ CATALAN = Cues(
     which=_any("quins?(?:_són)? quin(?:a|es)(?:_són)?"),
     list_verbs=(
         _any(
-            "enumera llistar? anomena indica assenyala identifica mostra troba busca dona digues extreu fes vull necessito"
+            """
+            enumera llistar? anomena indica assenyala identifica mostra troba busca dona digues extreu fes vull
+            necessito
+            """
         )
         + r"(?: m| me)?(?: (?:una|la) llista| un llistat)?"
     ),
@@ -335,25 +344,29 @@ CATALAN = Cues(
     definite="(?:de |d' )?(?:els|les|dels|aquests|aquestes)",
     list_all=(
         _any(
-            "enumera llista llistar identifica troba busca dona mostra digues extreu indica assenyala quin(?:s|es)_(?:són|son)"
+            """
+            enumera llista llistar identifica troba busca dona mostra digues extreu indica assenyala fes
+            quin(?:s|es)_(?:són|son)
+            """
         )
-        + r"(?: m| me)? (?:tots|totes|cada|tot el que)(?! (?:dia|setmana|mes|any|cop|vegada)\b)"
+        + r"(?: m| me)?(?: una llista (?:de|amb))? (?:tots|totes|cada|tot el que)"
+        r"(?! (?:dia|setmana|mes|any|cop|vegada)\b)"
     ),
     whole=_any("tot(?:a_la|_el|_l')_(?:col·leccio|corpus|arxiu|carpeta|documentacio)"),
     governs=_any("regeix (?:s'_)?aplic (?:és|es|són)_aplicable"),
     handed_over=(
         r"(?:es )?(?:necessit|calen|fan? falta|es requer|s' exig|són necess)"
-        rf"|\b(?:cal|deu\w*|ha\w* de|s' ha\w* de)\b(?: \S+){{0,6}}? {_CA_HANDS}"
+        rf"|\b(?:cal|deu\w*|h\w+ (?:de|d'))(?: \S+){{0,6}}? {_CA_HANDS}"
     ),
     superlative=(
         r"(?:el|la|els|les) (?:\w+ ){0,2}més (?!de |d' |que |afavorid)\w+|(?:el|la) (?:major|menor|millor|pitjor)\b"
-        r"|(?:abans|primer|més tard)$"
+        r"|(?:és|surt|dura) (?:més (?!de |d' )\w+|millor|pitjor)(?! que)\b|(?:abans|primer|més tard)$"
     ),
     compare=(
         r"\bcompar(?:a|ar|eu|em|ant|acio|acions|ativa)\b|\bes (?:diferenci|distinge)\w+"
         r"|\b(?:contradiccio|contradiu|incoherenci|discrepanci)"
-        r"|(?:^|\b(?:quin(?:a|es)|hi ha|són|son|és|alguna|explica|descriu|indica|enumera|digues) )"
-        r"(?:(?:la|les|principals|una|alguna|hi ha) ){0,3}(?:diferenci|semblanc|similitud)"
+        r"|(?:^|\b(?:quin(?:a|es)|hi ha|són|son|és|alguna|explica|descriu|indica|enumera|digues|mostra|mostra m"
+        r"|dona m) )(?:(?:la|les|principals|una|alguna|hi ha) ){0,3}(?:diferenci|semblanc|similitud)"
     ),
     summarise=(
         r"\bresum(?:eix|iu|ir)\b|\bsintetitz(?:a|ar)\b"
@@ -375,8 +388,8 @@ CATALAN = Cues(
     ),
     absent=rf"no {_CA_HOLDS}(?: cap)?|(?:{_CA_HOLDS} )?sense\b",
     trailing=(
-        r"(?:a|en|de) (?:la|el|l'|aquesta|aquest|nostra|nostre|meva) (?:col·leccio|arxiu|corpus|carpeta|biblioteca|sistema)"
-        r"|hi ha|tenim|si us plau"
+        r"(?:a|en|de) (?:la|el|l'|aquesta|aquest|nostra|nostre|meva) (?:col·leccio|arxiu|corpus|carpeta"
+        r"|biblioteca|sistema)|hi ha|tenim|si us plau"
     ),
 )
 LANGUAGES = (ENGLISH, SPANISH, CATALAN)

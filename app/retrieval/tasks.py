@@ -53,12 +53,21 @@ class _Words:
         spans = [(a, b) for at, a, b in self.places if start <= at < end]
         return self.shown[spans[0][0] : spans[-1][1]].strip(" ,") if spans else ""
 
+    def sentence(self, at: int) -> tuple[int, int]:
+        """Where the sentence around `text[at]` begins and ends in `text`."""
+        here = next((start for place, start, _ in self.places if place >= at), len(self.shown))
+        opened = max(self.shown.rfind(mark, 0, here) for mark in ("? ", "! ", ". "))
+        closed = self.shown.find("?", here)
+        inside = [place for place, start, _ in self.places if opened < start and (closed < 0 or start < closed)]
+        after = [place for place, start, _ in self.places if 0 <= closed < start]
+        return (inside[0] if inside else at), (after[0] - 1 if after else len(self.text))
+
 
 # English n't belongs to its verb, a Catalan clitic does not; "all-inclusive" is one word.
 _WORD = re.compile(r"\w+n't\b|[a-z]{1,2}'(?=\w)|\d[\d.,]*\d|\w+(?:[-·](?!(?:me|nos|ne|ns|ho)\b)\w+)*|,", re.IGNORECASE)
-# Their accents tell them from `es` (itself), `mes` (month) and `que` (that).
-_FOR = frozenset({"for", "under", "with", "por", "para", "con", "per", "amb"})
+# Their accents tell them from `es` (itself), `mes` (month), `que` (that) and `son` (his).
 _KEEPS_ACCENT = frozenset({"és", "més", "qué", "són"})
+_FOR = frozenset({"for", "under", "with", "por", "para", "con", "per", "amb"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +119,7 @@ def _of_documents(words: _Words, rules: _Rules) -> AskedTask | None:
             most = re.search(rf"\b(?:{rules.cues.superlative})", words.text[found.end() :])
             if task is Task.LIST and most is not None:
                 start = found.end() + most.start()
-                return AskedTask(Task.COMPARE, cue=f"{cue} ... {words.wording(start, found.end() + most.end())}")
+                return AskedTask(Task.COMPARE, cue=f"{cue} … {words.wording(start, found.end() + most.end())}")
             return _asked(task, cue, found, words, rules)
     return None
 
@@ -137,7 +146,8 @@ def _is_paper(noun: str, cues: Cues) -> bool:
 
 def _asked(task: Task, cue: str, found: re.Match[str], words: _Words, rules: _Rules) -> AskedTask:
     text, cues = words.text, rules.cues
-    at, end = found.end(), len(text)
+    at = found.end()
+    begin, end = words.sentence(found.start("noun"))
     counted_end = found.end("noun")
     # "contratos mercantiles tienen ...": what stands between the noun and a generic verb belongs to the noun.
     if between := re.match(
@@ -146,7 +156,7 @@ def _asked(task: Task, cue: str, found: re.Match[str], words: _Words, rules: _Ru
         at = counted_end = at + between.end()
     negated = False
     while True:
-        rest = text[at:]
+        rest = text[at:end]
         if absent := rules.absent.match(rest):
             negated, at = not negated, at + absent.end()
         elif lead := rules.leads.match(rest):
@@ -158,8 +168,8 @@ def _asked(task: Task, cue: str, found: re.Match[str], words: _Words, rules: _Ru
     about = words.wording(at, end)
     counted = words.wording(found.start("noun"), counted_end)
     scope = found.groupdict().get("scope") or ""
-    before = words.wording(0, found.start())
-    polite = re.fullmatch(rf"(?:{cues.polite}|,| )*", text[: found.start()])
+    before = words.wording(begin, found.start())
+    polite = re.fullmatch(rf"(?:{cues.polite}|,| )*", text[begin : found.start()])
     around = [words.wording(*found.span("scope")) if scope else "", "" if polite else before]
     about = ", ".join(part for part in (about, *around) if part)
     if not about and not re.fullmatch(rf"{cues.documents.one}|{cues.documents.many}", fold(counted.lower())):
@@ -170,10 +180,16 @@ def _asked(task: Task, cue: str, found: re.Match[str], words: _Words, rules: _Ru
 def _cue(words: _Words, rules: _Rules, task: Task) -> str | None:
     for kind, pattern in rules.alone:
         if kind is task and (found := pattern.search(words.text)):
-            return words.wording(*found.span())
+            return _short(words.wording(*found.span()))
     if task is Task.ALL and (found := rules.every.search(words.text)) and _all_documents(found, words.text, rules.cues):
         return words.wording(*found.span())
     return None
+
+
+def _short(cue: str) -> str:
+    """Without what stands between "how do" and "differ"."""
+    parts = cue.split()
+    return cue if len(parts) <= 6 else f"{' '.join(parts[:2])} … {parts[-1]}"
 
 
 def _all_documents(found: re.Match[str], text: str, cues: Cues) -> bool:
@@ -232,7 +248,7 @@ def _compile(cues: Cues) -> _Rules:
                 (Task.ALL, rf"\b{cues.whole}"),
             )
         ),
-        leads=re.compile(rf" ?(?:{cues.holds}|{cues.lead})(?= |$)"),
+        leads=re.compile(rf" ?(?:{cues.holds}|{cues.lead}|{cues.trailing})(?= |$)"),
         absent=re.compile(rf" ?(?:{cues.absent})(?= |$)"),
         trailing=re.compile(rf" (?:{cues.trailing})$"),
     )

@@ -94,7 +94,9 @@ def lease(stack: Stack) -> str:
 
 def ask(door: Door, collection: str, question: str = QUESTION) -> dict[str, Any]:
     with door.client() as client:
-        answer = client.post(f"/api/v1/collections/{collection}/answers", json={"question": question})
+        answer = client.post(
+            f"/api/v1/collections/{collection}/answers", json={"question": question, "route": "retrieval"}
+        )
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
@@ -204,7 +206,7 @@ def test_a_wrong_token_count_is_an_error_with_both_numbers(
 ) -> None:
     generative.script.extra_prompt_tokens = -7
     with generative.client() as client:
-        answer = client.post(f"/api/v1/collections/{lease}/answers", json={"question": QUESTION})
+        answer = client.post(f"/api/v1/collections/{lease}/answers", json={"question": QUESTION, "route": "retrieval"})
     assert answer.status_code == 502
     problem = answer.json()
     assert problem["code"] == "token_mismatch"
@@ -221,7 +223,7 @@ def test_an_engine_that_fails_is_a_typed_error_for_generated_answers(
 ) -> None:
     generative.script.status, generative.script.cut_after = status, cut
     with generative.client() as client:
-        answer = client.post(f"/api/v1/collections/{lease}/answers", json={"question": QUESTION})
+        answer = client.post(f"/api/v1/collections/{lease}/answers", json={"question": QUESTION, "route": "retrieval"})
     assert answer.status_code == code, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
 
@@ -240,7 +242,7 @@ def test_events_come_in_order(extractive: Door, lease: str) -> None:
         client.stream(
             "POST",
             f"/api/v1/collections/{lease}/answers",
-            json={"question": QUESTION},
+            json={"question": QUESTION, "route": "retrieval"},
             headers={"Accept": "text/event-stream"},
         ) as reply,
     ):
@@ -262,7 +264,9 @@ def leave(door: Door, collection: str, *, stream: bool, after_s: float) -> float
 
     def run() -> None:
         try:
-            with client.stream("POST", url, json={"question": QUESTION}, headers=headers) as reply:
+            with client.stream(
+                "POST", url, json={"question": QUESTION, "route": "retrieval"}, headers=headers
+            ) as reply:
                 for _ in reply.iter_raw():
                     pass
         except (httpx.HTTPError, RuntimeError, OSError, AttributeError):
@@ -351,7 +355,7 @@ def test_a_question_over_a_foreign_collection_is_404_in_both_forms(
     for accept in ("application/json", "text/event-stream"):
         answer = httpx.post(
             f"{extractive.url}/api/v1/collections/{lease}/answers",
-            json={"question": QUESTION},
+            json={"question": QUESTION, "route": "retrieval"},
             headers={"Authorization": f"Bearer {stranger.api_key}", "Accept": accept},
             timeout=30,
         )

@@ -18,7 +18,10 @@ from tests.support.routes import BODIES, OPEN_ROUTES, Call, Operation, body_ids,
 from tests.support.stack import Stack
 
 #: Ids inside bodies, and how each is proved: a new one must be thought about.
-BODY_IDS = {("POST /api/v1/login", "tenant"): "test_a_foreign_tenant_in_a_login"}
+BODY_IDS = {
+    ("POST /api/v1/login", "tenant"): "test_a_foreign_tenant_in_a_login",
+    ("POST /api/v1/collections/{collection_id}/answers", "document_ids"): "test_a_foreign_document_in_a_question",
+}
 #: Fields that nobody may set (mass assignment); none is a field of a body of ours, except where named here.
 FORBIDDEN_FIELDS = (
     "tenant_id", "tenant_", "workspace_id", "owner_id", "user_id", "id", "role_", "created_at", "created_by",
@@ -212,6 +215,18 @@ def test_a_foreign_tenant_in_a_login(stack: Stack, theirs: Estate, ours: Estate)
     assert own.status_code == 200
 
 
+def test_a_foreign_document_in_a_question(clients: Clients, theirs: Estate, ours: Estate) -> None:
+    path = f"/api/v1/collections/{ours.ids['collection_id']}/answers"
+    for role in (Role.OWNER, Role.VIEWER):
+        client = clients.of(ours.people[role].key)
+        answers = [
+            seen(client.post(path, json={"question": "What does the notice say?", "document_ids": [document]}))
+            for document in (theirs.ids["document_id"], str(uuid4()))
+        ]
+        assert answers[0] == answers[1], role
+        assert answers[0][0] in (404, 422), role
+
+
 def test_no_body_takes_a_field_that_the_caller_may_not_set(stack: Stack, clients: Clients, ours: Estate) -> None:
     owner = clients.of(ours.people[Role.OWNER].key)
     before = holdings(stack, ours)
@@ -279,7 +294,9 @@ def test_every_route_asks_for_credentials(stack: Stack, ours: Estate) -> None:
                 code = answer.json()["code"]
                 if answer.status_code != 401 or code not in ("no_credentials", "token_not_valid"):
                     unasked.append(f"{operation} with credentials '{name}': {answer.status_code}")
-                assert answer.headers["www-authenticate"].startswith("Bearer"), operation
+                # Reporting tools ask a person for name and password only after a challenge that says Basic.
+                scheme = "Basic" if operation.path.startswith("/api/v1/bi/") else "Bearer"
+                assert answer.headers["www-authenticate"].startswith(scheme), operation
     assert unasked == []
     assert holdings(stack, ours) == before
 

@@ -147,10 +147,16 @@ def test_no_parameter_breaks_a_route(stack: Stack, own: httpx.Client, planted: P
         "uuid": ("x", "", "%00", "0" * 40, "null", "*", "' or 1=1--"),
         "integer": ("-1", "10" * 20, "9223372036854775808", "abc", "1e3", "", "\u0661.5"),
         "string": ("\0", "x\0y", "x" * 5000),
+        "boolean": ("2", "maybe", ""),
     }
     wrong = []
     for operation in operations(stack.settings):
-        kinds = {"uuid": operation.ids, "integer": operation.numbers, "string": operation.texts}
+        kinds = {
+            "uuid": operation.ids,
+            "integer": operation.numbers,
+            "string": operation.texts,
+            "boolean": operation.switches,
+        }
         for kind, names in kinds.items():
             for name, place in names.items():
                 for value in strange[kind]:
@@ -173,12 +179,14 @@ def test_no_parameter_breaks_a_route(stack: Stack, own: httpx.Client, planted: P
     assert wrong == []
 
 
-@pytest.mark.parametrize("limit", ["-1", "0", "201", "1000000000000", "1.5", "all"])
+@pytest.mark.parametrize("limit", ["-1", "0", "one more than allowed", "1000000000000", "1.5", "all"])
 def test_pages_have_bounds(stack: Stack, own: httpx.Client, planted: Planted, limit: str) -> None:
     lists = [o for o in operations(stack.settings) if "limit" in o.numbers]
     assert len(lists) >= 5
+    assert max(operation.limits["limit"] for operation in lists if "/bi/" not in operation.path) <= 200
     for operation in lists:
-        check(Call(operation, _path(operation, planted), {"limit": limit}).send(own), 422)
+        value = str(operation.limits["limit"] + 1) if limit == "one more than allowed" else limit
+        check(Call(operation, _path(operation, planted), {"limit": value}).send(own), 422)
     for size in (0, -1, 51, 10**30):
         check(own.post(f"/api/v1/collections/{planted.collection}/search", json={"query": "x", "limit": size}), 422)
 

@@ -53,6 +53,11 @@ NEEDS = {
     "GET /api/v1/jobs/{job_id}/events": "read",
     "GET /api/v1/answers": "read",
     "GET /api/v1/answers/{answer_id}": "read",
+    "POST /api/v1/answers/{answer_id}/again": "read",
+    "GET /api/v1/bi/documents": "read",
+    "GET /api/v1/bi/answers": "read",
+    "GET /api/v1/bi/citations": "read",
+    "GET /api/v1/bi/usage": "read",
     "GET /api/v1/engines": "read",
     "GET /api/v1/audit": "admin",
 }

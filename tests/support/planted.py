@@ -25,6 +25,7 @@ class Planted:
     answer: UUID
     key: UUID
     engine: UUID
+    snapshot: UUID
 
 
 #: Nothing is due: neither relay nor sweeper nor worker touches the planted rows.
@@ -69,6 +70,8 @@ def _rows(made: Planted, name: str) -> list[tuple[str, dict[str, object]]]:
     spans = {"ordinal": 0, "char_start": 0, "char_end": 1, "page_from": 1, "page_to": 1, "language": "en"}
     return [
         ("tenants", {"id": made.tenant, "name": name}),
+        # Early, so that uproot empties it late: whatever is deleted leaves a row there.
+        ("bi_tombstones", {**t, "dataset": "documents", "id": new_id(), "collection_id": made.collection}),
         ("users", {**t, "id": made.user, "email": f"{made.word}@test.example", "role": "owner"}),
         ("credentials", {**t, "user_id": made.user, "email": f"{made.word}@test.example", "password_hash": "x"}),
         (
@@ -111,6 +114,34 @@ def _rows(made: Planted, name: str) -> list[tuple[str, dict[str, object]]]:
                 "sha256": "0" * 64,
                 "size_bytes": 1,
                 "state": "failed",
+            },
+        ),
+        (
+            "snapshots",
+            {
+                **t,
+                "id": made.snapshot,
+                "collection_id": made.collection,
+                "digest": "0" * 64,
+                "format": 1,
+                "documents": Json([{"name": made.word}]),
+                "documents_total": 1,
+                "pages_total": 1,
+                "chars_total": 1,
+            },
+        ),
+        (
+            "snapshot_plans",
+            {
+                **t,
+                "snapshot_id": made.snapshot,
+                "collection_id": made.collection,
+                "tokenizer": "none",
+                "section_tokens": 1,
+                "shape": "none",
+                "additive": False,
+                "tokens": 1,
+                "sections": Json([]),
             },
         ),
         ("pages", {**t, **page, "version_id": made.version, "number": 1, "text": made.word}),

@@ -40,13 +40,18 @@ FORM_FILE = {"file": ("made.txt", b"made by a test")}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path. `ids` are its parameters of type uuid, by where they stand (path or query)."""
+    """One method of one path. `ids` are its parameters of type uuid, by where they stand (path or query).
+
+    `limits`: the largest value that the document allows for a number.
+    """
 
     method: str
     path: str
     ids: Mapping[str, str]
     numbers: Mapping[str, str]
     texts: Mapping[str, str]
+    switches: Mapping[str, str]
+    limits: Mapping[str, int]
     body: Mapping[str, Any] | None
     is_form: bool
 
@@ -120,7 +125,7 @@ def operations(settings: Settings) -> list[Operation]:
 
 
 def _operation(document: dict[str, Any], method: str, path: str, item: dict[str, Any]) -> Operation:
-    found: dict[str, dict[str, str]] = {"uuid": {}, "integer": {}, "string": {}}
+    found: dict[str, dict[str, str]] = {"uuid": {}, "integer": {}, "string": {}, "boolean": {}}
     for parameter in item.get("parameters", []):
         kinds = set(_kinds(document, parameter["schema"]))
         if parameter["in"] == "header":
@@ -135,6 +140,8 @@ def _operation(document: dict[str, Any], method: str, path: str, item: dict[str,
         ids=found["uuid"],
         numbers=found["integer"],
         texts=found["string"],
+        switches=found["boolean"],
+        limits={p["name"]: p["schema"]["maximum"] for p in item.get("parameters", []) if "maximum" in p["schema"]},
         body=_resolved(document, body) if body else None,
         is_form="multipart/form-data" in content,
     )

@@ -23,6 +23,8 @@ from starlette.types import Receive, Scope, Send
 Json = dict[str, Any]
 TOKEN = "test-key"
 AT = "2026-01-15T09:00:00+00:00"
+HOLD: tuple[str, Json] = ("hold", {})
+CUT: tuple[str, Json] = ("cut", {})
 
 
 def problem(status: int, code: str, detail: str, **facts: Any) -> JSONResponse:
@@ -40,8 +42,11 @@ class ScriptedApi:
     refusals: list[int] = field(default_factory=list)
     #: Per document name: what its state is, one step further with each look; the last one stays.
     states: dict[str, list[Json]] = field(default_factory=dict)
-    #: What a question gets: the events, as (kind, data); the JSON form is the data of "answer".
+    #: What a question gets: the events, as (kind, data). HOLD keeps the line open and says nothing more,
+    #: CUT ends it in the middle.
     events: list[tuple[str, Json]] = field(default_factory=list)
+    answers: dict[str, Json] = field(default_factory=dict)
+    jobs: dict[str, Json] = field(default_factory=dict)
     hits: list[Json] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     collections: dict[str, Json] = field(default_factory=dict)
@@ -202,23 +207,56 @@ def _routes(api: ScriptedApi) -> list[Route]:  # a table of small functions
         api.bodies.append(await request.json())
         return JSONResponse({"hits": api.hits, "searched": {"dropped": 0}})
 
-    async def answers(request: Request) -> Response:
+    async def events() -> AsyncIterator[bytes]:
+        for kind, data in api.events:
+            if kind == "hold":
+                await asyncio.sleep(3600)  # until the client leaves
+            if kind == "cut":
+                raise ConnectionAbortedError  # uvicorn closes the connection without the body's end
+            frame = f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+            half = len(frame) // 2
+            yield frame[:half]
+            await asyncio.sleep(0.005)
+            yield frame[half:]
+
+    async def ask(request: Request) -> Response:
         body = await request.json()
         api.bodies.append(body)
-        if body["route"] == "full":
-            return problem(422, "route_not_built", "The full pass comes with a later release.")
-        if "text/event-stream" not in request.headers["accept"]:
-            return JSONResponse(dict(api.events)["answer"])
+        if not body["question"].strip():
+            return problem(422, "bad_question", "A question holds at least one word.")
+        assert request.headers["accept"] == "text/event-stream"
+        return StreamingResponse(events(), media_type="text/event-stream")
 
-        async def stream() -> AsyncIterator[bytes]:
-            for kind, data in api.events:
-                frame = f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
-                half = len(frame) // 2
-                yield frame[:half]
-                await asyncio.sleep(0.005)
-                yield frame[half:]
+    async def answers(request: Request) -> Response:
+        only = request.query_params.get("collection_id")
+        return list_of([a for a in api.answers.values() if only in (None, a["collection_id"])], request)
 
-        return StreamingResponse(stream(), media_type="text/event-stream")
+    async def answer(request: Request) -> Response:
+        found = api.answers.get(request.path_params["id"])
+        if found is None:
+            return problem(404, "not_found", "There is no such object.")
+        if request.method == "POST":
+            assert not await request.body()
+            return StreamingResponse(events(), media_type="text/event-stream")
+        return JSONResponse(found)
+
+    async def jobs(request: Request) -> Response:
+        state = request.query_params.get("state")
+        return list_of([j for j in api.jobs.values() if state in (None, j["state"])], request)
+
+    async def job(request: Request) -> Response:
+        found = api.jobs.get(request.path_params["id"])
+        if found is None:
+            return problem(404, "not_found", "There is no such object.")
+        if request.url.path.endswith("/events"):
+            happened = [
+                {"at": AT, "event": "queued", "detail": {}},
+                {"at": AT, "event": "claimed", "detail": {"fence": 1}},
+            ]
+            return JSONResponse({"items": happened, "next": None})
+        if request.method == "POST":
+            found["state"] = "cancelled" if found["state"] == "queued" else found["state"]
+        return JSONResponse(found, status_code=202 if request.method == "POST" else 200)
 
     async def login(request: Request) -> Response:
         body = await request.json()
@@ -287,7 +325,11 @@ def _routes(api: ScriptedApi) -> list[Route]:  # a table of small functions
         Route(f"{v1}/collections/{{id}}/grants/{{user}}", grants, methods=["PUT", "DELETE"]),
         Route(f"{v1}/collections/{{id}}/documents", documents, methods=["GET", "POST"]),
         Route(f"{v1}/collections/{{id}}/search", search, methods=["POST"]),
-        Route(f"{v1}/collections/{{id}}/answers", answers, methods=["POST"]),
+        Route(f"{v1}/collections/{{id}}/answers", ask, methods=["POST"]),
+        Route(f"{v1}/answers", answers), Route(f"{v1}/answers/{{id}}", answer),
+        Route(f"{v1}/answers/{{id}}/again", answer, methods=["POST"]),
+        Route(f"{v1}/jobs", jobs), Route(f"{v1}/jobs/{{id}}", job), Route(f"{v1}/jobs/{{id}}/events", job),
+        Route(f"{v1}/jobs/{{id}}/cancel", job, methods=["POST"]),
         Route(f"{v1}/documents/{{id}}", document, methods=["GET", "DELETE"]),
         Route(f"{v1}/documents/{{id}}/pages/{{number:int}}", page),
         Route(f"{v1}/documents/{{id}}/{{action}}", document, methods=["GET", "POST"]),

@@ -102,7 +102,8 @@ COMMANDS = (
     ("retry",), ("cancel",), ("documents",), ("documents", "list"), ("documents", "show"), ("collections",),
     ("collections", "create"), ("collections", "delete"), ("collections", "status"), ("collections", "grants"),
     ("collections", "grant"), ("collections", "revoke"), ("models",), ("login",), ("logout",), ("whoami",), ("users",),
-    ("users", "add"), ("users", "change"), ("keys",), ("keys", "create"), ("keys", "revoke"),
+    ("users", "add"), ("users", "change"), ("keys",), ("keys", "create"), ("keys", "revoke"), ("answers",),
+    ("answers", "list"), ("answers", "show"), ("jobs",), ("jobs", "list"), ("jobs", "show"), ("jobs", "cancel"),
 )  # fmt: skip
 
 
@@ -349,116 +350,7 @@ def test_interrupting_stops_the_watching_and_says_how_to_go_on(api: ScriptedApi,
     assert "Traceback" not in said
 
 
-# ask and search
-
-
-def citation(**facts: Any) -> dict[str, Any]:
-    return {
-        "ordinal": 1, "document": "contracts/msa.pdf", "document_id": "d", "page": 4, "page_label": "3",
-        "quote": "The cap is\nEUR 5.", "verified": True, "boxes": [[1.0, 2.0, 3.0, 4.0]], "char_start": 1,
-        "char_end": 2, "claim": "", **facts,
-    }  # fmt: skip
-
-
-def answer(**facts: Any) -> dict[str, Any]:
-    coverage = {
-        "documents_total": 2, "documents_read": 1, "pages_total": 9, "pages_read": 2, "sentence": "Read 2 pages.",
-        "skipped": [{"document": "scan.pdf", "document_id": "s", "pages": 3, "reason": "needs_ocr"}],
-    }  # fmt: skip
-    return {
-        "id": "a", "state": "succeeded", "form": "extractive", "text": "It is EUR 5.\n\n“The cap is EUR 5.” [1]",
-        "route": "retrieval", "route_reasons": [], "citations": [citation()], "coverage": coverage,
-        "tokens": {"counted": 1, "engine": 1}, "model": "m", "seconds": 0.1, **facts,
-    }  # fmt: skip
-
-
-def events(final: dict[str, Any], *steps: tuple[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    return [("status", {"phase": "searching"}), *steps, ("answer", final)]
-
-
-def test_ask_json_is_the_answer_document(api: ScriptedApi, cli: Cli) -> None:
-    api.collection("letters")
-    api.events = events(answer())
-    outcome = cli("ask", "What is the cap?", "--collection", "letters", "--route", "retrieval", "--json")
-    assert (outcome.status, outcome.json) == (0, answer())
-    assert api.bodies == [{"question": "What is the cap?", "route": "retrieval"}]
-
-
-def test_ask_without_finding_is_four(api: ScriptedApi, cli: Cli) -> None:
-    api.collection("letters")
-    nothing = answer(state="not_found", text="Not found in 2 documents, 9 pages searched.", citations=[])
-    api.events = events(nothing)
-    assert cli("ask", "Who?", "-c", "letters", "--json").status == 4
-    spoken = cli("ask", "Who?", "-c", "letters")
-    assert (spoken.status, spoken.out) == (4, "Not found in 2 documents, 9 pages searched.\n")
-
-
-def test_ask_shows_quotes_with_their_proof(api: ScriptedApi, cli: Cli) -> None:
-    api.collection("letters")
-    api.events = events(answer(), ("citation", citation()), ("delta", {"text": answer()["text"]}))
-    out = cli("ask", "What is the cap?").out
-    assert "[1] “The cap is EUR 5.”" in out
-    assert "✓ verified: contracts/msa.pdf, page 4 (printed 3)" in out
-    assert "It is EUR 5." in out
-    assert out.count("“The cap is EUR 5.”") == 1
-    assert "Read 2 pages." in out
-    assert "not read: scan.pdf, 3 of its pages: needs ocr" in out
-
-
-def test_ask_streams_a_models_words_and_warns_of_what_is_not_proved(api: ScriptedApi, cli: Cli) -> None:
-    api.collection("letters")
-    unproved = citation(verified=False, page=None, quote="It is EUR 6.")
-    final = answer(form="generative", text="The cap is EUR 6 [1].", citations=[unproved])
-    api.events = events(
-        final, ("delta", {"text": "The cap is "}), ("delta", {"text": "EUR 6 [1]"}), ("citation", unproved),
-        ("delta", {"text": "."}),
-    )  # fmt: skip
-    out = cli("ask", "What is the cap?").out
-    assert out.startswith("The cap is EUR 6 [1].\n")
-    assert "✗ not found there, do not rely on it: contracts/msa.pdf" in out
-    assert "✓" not in out
-
-
-HOSTILE = "Red \x1b[31mink\x1b]0;owned\x07 \x9b2J [bold]markup[/bold] :smile: \u202eesrever\u2028line\x85next"
-
-
-def test_nothing_from_a_document_steers_the_terminal(api: ScriptedApi, cli: Cli) -> None:
-    api.collection("letters")
-    hostile = citation(quote=HOSTILE, document=f"{HOSTILE}.pdf", page_label=HOSTILE)
-    final = answer(text=HOSTILE, citations=[hostile])
-    api.hits = [{"document": HOSTILE, "document_id": "d", "page": 1, "page_to": 2, "text": HOSTILE, "score": 0.5}]
-    api.document(next(iter(api.collections)), HOSTILE, message=HOSTILE, code="corrupt")
-    api.events = events(final, ("citation", hostile), ("delta", {"text": HOSTILE}))
-    spoken = [cli("ask", "Why?").out, cli("search", "ink").out, cli("documents").out]
-    api.events = events(final, ("delta", {"text": HOSTILE}), ("citation", hostile))
-    spoken += [cli("ask", "Why?").out, cli("documents", "show", HOSTILE, "--page", "1").out]
-    for out in spoken:
-        assert "Red" in out
-        assert not [c for c in out if ord(c) < 32 and c != "\n"]
-        assert not set(out) & set("\x7f\x85\x9b\u202e")
-    assert all("[bold]markup[/bold] :smile:" in out for out in spoken[:4])
-    raw = cli("ask", "Why?", "--json").out
-    assert not set(raw) & set("\x1b\x07\x7f\x85\x9b\u202e")
-    assert json.loads(raw)["citations"][0]["quote"] == HOSTILE
-
-
-def test_an_error_in_the_stream_is_a_failure(api: ScriptedApi, cli: Cli) -> None:
-    api.collection("letters")
-    api.events = [("error", {"status": 503, "code": "engine_busy", "detail": "The engine is busy."})]
-    outcome = cli("ask", "Why?")
-    assert (outcome.status, outcome.err) == (1, "Error: The engine is busy.\n")
-
-
-def test_a_stream_without_an_end_is_a_failure(api: ScriptedApi, cli: Cli) -> None:
-    api.collection("letters")
-    api.events = [("citation", citation())]
-    assert cli("ask", "Why?").status == 1
-
-
-def test_what_the_server_calls_invalid_is_wrong_use(api: ScriptedApi, cli: Cli) -> None:
-    api.collection("letters")
-    outcome = cli("ask", "Why?", "--route", "full", "--json")
-    assert (outcome.status, outcome.json["code"]) == (2, "route_not_built")
+# search
 
 
 def test_search_json_is_the_hits(api: ScriptedApi, cli: Cli) -> None:
