@@ -141,7 +141,7 @@ async def _steps(tools: AnswerTools, line: Line, draft: Draft, ask: Ask) -> Even
     decision = router.decide(ask.route, asked, size, corpus.limits(tools))
     draft.route, draft.by_document = decision.route, decision.by_document
     draft.route_reasons = list(decision.reasons)
-    yield status("routed", route=decision.route, reasons=list(decision.reasons))
+    yield status("routed", route=decision.route, by_document=decision.by_document, reasons=list(decision.reasons))
     plan: sections.Plan | None = None
     write: Events | None
     if decision.route == "retrieval":

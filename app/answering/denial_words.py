@@ -23,7 +23,9 @@ STRICT = _listed("without sin sense sens")
 NOTHING = _listed("nothing nada res")
 # A new clause begins.
 BREAKS = {
-    "en": _listed("but however except unless although though because if when whether while until which who whose where"),
+    "en": _listed(
+        "but however except unless although though because if when whether while until which who whose where"
+    ),
     "es": _listed("pero sino salvo excepto aunque porque si cuando mientras hasta que cual cuales"),
     "ca": _listed("pero sino llevat excepte encara perque si quan mentre fins que qual quals"),
 }
@@ -43,13 +45,16 @@ LIGHT = _listed(
     """
     have has had having do does did contain contains containing include includes including grant grants granting give
     gives giving create creates creating impose imposes establish establishes provide provides providing apply applies
-    constitute constitutes exist exists bound subject entitled required obliged obligated confer confers require requires
+    constitute constitutes exist exists bound subject entitled required obliged obligated confer confers
+    require requires
     oblige obliges agree agrees accept accepts imply implies construed deemed considered regarded intended made granted
     given included provided created imposed enjoy enjoys offer offers event case circumstances
     tiene tienen tendra tendran tenga tengan contiene contienen contendra incluye incluyen incluira concede conceden
-    concedera otorga otorgan otorgara crea crean impone imponen establece establecen preve preven existe existen existira
+    concedera otorga otorgan otorgara crea crean impone imponen establece establecen preve preven existe
+    existen existira
     hay habra constituye constituyen implica implican supone suponen obliga obligan reconoce reconocen goza gozan gozara
-    disfruta disfrutara requiere exige celebra comporta confiere aplica aplicara acuerda pacta considerara entendera caso
+    disfruta disfrutara requiere exige celebra comporta confiere aplica aplicara acuerda pacta considerara
+    entendera caso
     te tenen tindra tindran tingui conte contenen inclou inclouen concedeix concedira atorga atorguen imposa estableix
     estableixen preveu preveuen existeix existeixen hi ha constitueix suposa reconeix gaudeix gaudira requereix exigeix
     confereix acorda cas
@@ -72,7 +77,8 @@ REALISED = _listed(
     """
     exist exists apply applies applicable granted given included provided agreed permitted allowed required offered
     foreseen created conferred established available due payable imposed contemplated intended admitted accepted
-    existe existen existira aplica aplican aplicara aplicable concede concedida concedido incluye incluida incluido preve
+    existe existen existira aplica aplican aplicara aplicable concede concedida concedido incluye incluida
+    incluido preve
     prevista previsto permite permitida permitido pacta pactada pactado admite admitida procede procedera exige exigida
     exigible contempla contemplada establece establecida establecido reconoce reconocida ofrece otorga otorgada vigente
     existeix aplica concedeix concedit inclou inclosa inclos preveu previst permet permesa permes pactat admet admesa
@@ -85,10 +91,12 @@ PRESUPPOSING = _listed(
     disclose discloses disclosed disclosing disclosure reveal divulge breach breaches breached violate violates infringe
     terminate terminates terminated cancel cancels revoke revoked modify modified amend amended vary varied limit limits
     limiting limited limitation restrict restricts restricted restricting affect affects affected affecting prejudice
-    prejudiced impair impairs diminish withhold withheld deny delay delayed failure fail fails lose loses challenge contest
-    exercise exercises exercised unreasonably
+    prejudiced impair impairs diminish withhold withheld deny delay delayed failure fail fails lose loses
+    challenge contest
+    exercise exercises exercised refuse refuses unreasonably
     revelar divulgar incumplir incumplimiento vulnerar resolver rescindir cancelar revocar modificar limitar limita
-    limitara restringir afectar afecta afectara perjuicio perjudicar perjudica menoscabar retrasar denegar perder impugnar
+    limitara restringir afectar afecta afectara perjuicio perjudicar perjudica menoscabar retrasar denegar
+    perder impugnar
     ejercer ejerce ejercita ejercitar exercir exerceix
     incomplir incompliment resoldre cancellar afectar perjudici endarrerir perdre
     """
@@ -98,28 +106,40 @@ REFUSES = _listed(
     """
     waive waives waiving exclude excludes excluding disclaim disclaims disclaiming prohibit prohibits prohibiting forbid
     forbids lack lacks lacking renounce renounces relinquish relinquishes absence
-    excluye excluyen excluir excluyendo renuncia renuncian renunciar renunciando prohibe prohiben prohibir carece carecen
+    excluye excluyen excluir excluyendo renuncia renuncian renunciar renunciando prohibe prohiben prohibir
+    carece carecen
     ausencia rechaza rechazan
     exclou exclouen excloure renuncien prohibeix prohibeixen manca absencia rebutja rebutgen
     """
 )
 REFUSED = _listed(
     """
-    excluded waived disclaimed prohibited forbidden void renounced absent
+    excluded waived disclaimed prohibited forbidden void renounced absent deleted omitted
     excluida excluido excluidas excluidos prohibida prohibido prohibidas prohibidos vedada vedado nula nulo
-    exclosa exclos excloses exclosos prohibit prohibides prohibits nulla nul
+    suprimida suprimido eliminada eliminado
+    exclosa exclos excloses exclosos prohibit prohibides prohibits nulla nul suprimit eliminat
     """
 )
-# A property that is itself a ban or a limit: "prohibition of assignment", "cap on liability".
-BANS = _listed(
+# A property that is itself a ban ("prohibition of assignment", "se prohíbe la cesión") or a limit ("cap on liability").
+BANS = (
+    _listed(
+        """
+        prohibition prohibitions ban bans waiver waivers exclusion exclusions restriction restrictions
+        prohibicion prohibiciones renuncia renuncias restriccion restricciones
+        prohibicio prohibicions exclusio restriccio restriccions
+        """
+    )
+    | REFUSES
+    | REFUSED
+)
+LIMITS = _listed(
     """
-    prohibition prohibitions ban bans waiver waivers exclusion exclusions restriction restrictions limitation limitations
-    limit limits cap caps ceiling
-    prohibicion prohibiciones renuncia renuncias exclusion exclusiones restriccion restricciones limitacion limitaciones
-    limite limites tope
-    prohibicio prohibicions exclusio exclusions restriccio restriccions limitacio limitacions limits topall
+    limit limits limited limitation limitations cap caps capped ceiling
+    limite limites limitada limitado limitacion limitaciones tope topes
+    limitat limitacio limitacions topall topalls
     """
 )
+UNLIMITED = _listed("unlimited uncapped limitless ilimitada ilimitado illimitada illimitat")
 # "Shall not exceed" sets a limit and denies nothing.
 EXCEEDS = _listed(
     """

@@ -7,7 +7,6 @@ cancel each other ("nothing shall limit"). In doubt a sentence does not deny.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from app.answering import denial_words as lists
 from ingestion.terms import Term, base_language, fold, stem, stop_words, terms
@@ -28,12 +27,19 @@ _PLAIN = lists.MODALS | lists.PASSIVE_SIGNS
 class _Property:
     """What a property turns on, as stems of each word in all our languages.
 
-    `bans`: the words by which it is a ban or a limit; `negated`: it holds a negation itself ("non-compete").
+    `bans`: the words by which it is a ban; `is_limit`: it is a limit; `is_negated`: it holds a negation itself
+    ("non-compete").
     """
 
     words: tuple[frozenset[str], ...]
     bans: tuple[frozenset[str], ...]
-    negated: bool
+    is_limit: bool
+    is_negated: bool
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether what forbids its words agrees with it."""
+        return bool(self.bans) or self.is_limit or self.is_negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ def denies(sentence: str, about: str, language: str) -> bool:
     if any(word.is_ban and _lifted(words, at) for at, word in enumerate(words)):
         return True
     denied: dict[int, bool] = {}
-    needed = 2 if wanted.negated or wanted.bans else 1
+    needed = 2 if wanted.is_negative else 1
     for at, word in enumerate(words):
         if word.asked and not word.is_ban:
             holds_not = _negations(words, at) == needed
@@ -87,28 +93,32 @@ def _property(about: str) -> _Property:
     words: list[frozenset[str]] = []
     carriers: list[frozenset[str]] = []
     bans: list[frozenset[str]] = []
-    negated = False
+    is_limit = is_negated = False
     stops = frozenset().union(*(stop_words(code) for code in _LANGUAGES))
     negations = lists.NEGATIONS["en"] | lists.NEGATIONS["es"] | (lists.NEGATIONS["ca"] - {"cap"})
     for term in terms(about, "en"):
         form = fold(term.form)
         stems = frozenset(stem(term.form, code) for code in _LANGUAGES)
         if form in negations or form.endswith("n't"):
-            negated = True
+            is_negated = True
+        elif form in lists.LIMITS:
+            is_limit = True
         elif form in lists.BANS:
             bans.append(stems)
         elif form in lists.CARRIERS:
             carriers.append(stems)
         elif term.form not in stops:
             words.append(stems)
-    return _Property(tuple(words or (() if bans else carriers)), tuple(bans), negated)
+    return _Property(tuple(words or (() if bans or is_limit else carriers)), tuple(bans), is_limit, is_negated)
 
 
 def _words(sentence: str, code: str, wanted: _Property) -> list[_Word]:
     found = terms(sentence, code)
-    gaps = ["", *(sentence[one.end : max(one.end, other.start)] for one, other in pairwise(found))]
     words: list[_Word] = []
-    for term, gap in zip(found, gaps, strict=True):
+    end = 0
+    for term in found:
+        gap = sentence[min(end, term.start) : term.start] if end else ""
+        end = max(end, term.end)
         word = _word(term, gap, code, wanted)
         inner = word.form.removeprefix("non")
         if word.form.startswith("non") and (asked := _matches(stem(inner, code), inner, wanted.words)):
@@ -125,7 +135,7 @@ def _word(term: Term, gap: str, code: str, wanted: _Property) -> _Word:
         is_stop=term.is_stop,
         is_negation=form in lists.NEGATIONS[code] or form.endswith("n't"),
         asked=_matches(term.stem, form, wanted.words),
-        is_ban=bool(_matches(term.stem, "", wanted.bans)),
+        is_ban=bool(_matches(term.stem, "", wanted.bans)) or (wanted.is_limit and form in lists.LIMITS | lists.UNLIMITED),
         breaks=form in lists.BREAKS[code] or _CLAUSE_MARK.search(gap) is not None,
         after_comma="," in gap,
         after_hyphen=gap in _HYPHENS,
@@ -151,11 +161,23 @@ def _related(one: str, other: str) -> bool:
 
 
 def _lifted(words: Sequence[_Word], at: int) -> bool:
-    """Whether a ban is denied; "nothing limits" speaks of exceptions to a limit."""
-    return any(
-        word.is_negation and word.form not in lists.NOTHING and _governs(words, place, at, refused=False)
+    """Whether a ban or limit is denied.
+
+    "Nothing limits" and "not construed to limit" speak of exceptions to a limit, "without limitation" and "not limited
+    to" of none at all.
+    """
+    before, after = (words[n].form if 0 <= n < len(words) else "" for n in (at - 1, at + 1))
+    limits = words[at].form in lists.LIMITS
+    if limits and (before == "to" or (after == "to" and at > 0 and words[at - 1].is_negation)):
+        return False
+    governed = any(
+        word.is_negation
+        and word.form not in lists.NOTHING
+        and not (limits and word.form in lists.STRICT)
+        and _governs(words, place, at, refused=False)
         for place, word in enumerate(words)
     )
+    return (words[at].form in lists.UNLIMITED) is not governed
 
 
 def _negations(words: Sequence[_Word], at: int) -> int:
@@ -225,7 +247,8 @@ def _governs_forward(words: Sequence[_Word], place: int, at: int, *, refused: bo
         return False
     commas = sum(word.after_comma for word in inside)
     emphatic = at + 1 < len(words) and words[at + 1].form in lists.POSTPOSED
-    definite = not emphatic and any(word.form in lists.DEFINITE for word in between[-_DEFINITE_REACH:])
+    near = between[max((n + 1 for n, word in enumerate(between) if not word.is_transparent), default=0) :]
+    definite = not emphatic and any(word.form in lists.DEFINITE for word in near[-_DEFINITE_REACH:])
     if definite and (unknown or commas) and not refused:
         return False  # "shall not sell ... the exclusive": what is definite is there
     if len(unknown) + _COMMA_COSTS * commas > _MOST_UNKNOWN:

@@ -12,8 +12,8 @@ from anyio import to_thread
 
 from app.answering import chat, corpus_prompts, extracting, fullpass, judging, sections, verdicts
 from app.answering.chat import Line
-from app.answering.evidence import EvidenceSentence, Judgement
 from app.answering.events import Event, Events, status
+from app.answering.evidence import EvidenceSentence, Judgement
 from app.answering.record import Citation, Draft, citation_json, verdict_json
 from app.answering.sections import Plan, Section
 from app.answering.tools import AnswerTools

@@ -1,4 +1,4 @@
-"""What a question is about, without the words that only say what to do with it: for matching against sentences. Pure."""
+"""What a question is about, without the words that only say what to do with it. Pure."""
 
 import re
 

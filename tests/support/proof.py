@@ -131,9 +131,8 @@ def quoting(*words: str) -> Script:
     def reply(messages: Messages) -> str:
         said = []
         for number, text in pages(messages).items():
-            for sentence in re.findall(r"[^.\n]+\.", text):
-                if any(word in sentence for word in words):
-                    said.append(f'Found it. [{number}: "{sentence.strip()}"]')
+            sentences = [s.strip() for s in re.findall(r"[^.\n]+\.", text) if any(word in s for word in words)]
+            said.extend(f'Found it. [{number}: "{sentence}"]' for sentence in sentences)
         return " ".join(said) or "NOT IN THE SOURCES"
 
     return Script(text=reply)
