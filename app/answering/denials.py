@@ -135,7 +135,8 @@ def _word(term: Term, gap: str, code: str, wanted: _Property) -> _Word:
         is_stop=term.is_stop,
         is_negation=form in lists.NEGATIONS[code] or form.endswith("n't"),
         asked=_matches(term.stem, form, wanted.words),
-        is_ban=bool(_matches(term.stem, "", wanted.bans)) or (wanted.is_limit and form in lists.LIMITS | lists.UNLIMITED),
+        is_ban=bool(_matches(term.stem, "", wanted.bans))
+        or (wanted.is_limit and form in lists.LIMITS | lists.UNLIMITED),
         breaks=form in lists.BREAKS[code] or _CLAUSE_MARK.search(gap) is not None,
         after_comma="," in gap,
         after_hyphen=gap in _HYPHENS,
