@@ -248,8 +248,7 @@ def _governs_forward(words: Sequence[_Word], place: int, at: int, *, refused: bo
         return False
     commas = sum(word.after_comma for word in inside)
     emphatic = at + 1 < len(words) and words[at + 1].form in lists.POSTPOSED
-    near = between[max((n + 1 for n, word in enumerate(between) if not word.is_transparent), default=0) :]
-    definite = not emphatic and any(word.form in lists.DEFINITE for word in near[-_DEFINITE_REACH:])
+    definite = not emphatic and any(word.form in lists.DEFINITE for word in between[-_DEFINITE_REACH:])
     if definite and (unknown or commas) and not refused:
         return False  # "shall not sell ... the exclusive": what is definite is there
     if len(unknown) + _COMMA_COSTS * commas > _MOST_UNKNOWN:
