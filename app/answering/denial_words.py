@@ -114,7 +114,7 @@ REFUSES = _listed(
 )
 REFUSED = _listed(
     """
-    excluded waived disclaimed prohibited forbidden void renounced absent deleted omitted
+    excluded waived disclaimed prohibited forbidden void renounced absent deleted
     excluida excluido excluidas excluidos prohibida prohibido prohibidas prohibidos vedada vedado nula nulo
     suprimida suprimido eliminada eliminado
     exclosa exclos excloses exclosos prohibit prohibides prohibits nulla nul suprimit eliminat

@@ -7,6 +7,7 @@ cancel each other ("nothing shall limit"). In doubt a sentence does not deny.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from app.answering import denial_words as lists
 from ingestion.terms import Term, base_language, fold, stem, stop_words, terms
@@ -89,6 +90,7 @@ def denies(sentence: str, about: str, language: str) -> bool:
     return any(denied.values()) and 2 * sum(denied.values()) >= len(denied)
 
 
+@lru_cache(maxsize=256)
 def _property(about: str) -> _Property:
     words: list[frozenset[str]] = []
     carriers: list[frozenset[str]] = []

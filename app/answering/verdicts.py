@@ -164,7 +164,7 @@ def sentence(counted: Tally, noun: str = "", *, negated: bool = False) -> str:
         text += f" Not proved, so not counted: {counted.unproved:,}."
     kind = noun.strip()
     if kind and counted.documents and fold(kind.lower()) not in _PLAIN_NOUNS:
-        text += f" Every document was asked, {kind} or not."
+        text += f' Every document was asked, not only "{kind}".'
     return text
 
 
