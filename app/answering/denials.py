@@ -13,7 +13,7 @@ from app.answering import denial_words as lists
 from ingestion.terms import Term, base_language, fold, stem, stop_words, terms
 
 _LANGUAGES = ("en", "es", "ca")
-# How far a negation reaches, in words: forward to what it denies, and back to a subject.
+# How many words after a negation or a subject its predicate is looked for, and how far back a subject.
 _REACH, _REACH_BACK = 12, 5
 # Words between a negation and what it may deny that are neither grammar nor carriers of the property.
 _MOST_UNKNOWN, _COMMA_COSTS = 4, 2
@@ -240,7 +240,7 @@ def _governs_forward(words: Sequence[_Word], place: int, at: int, *, refused: bo
     inside = words[place + 1 : at + 1]
     # "sin que exista": the negation goes on.
     clause_ends = any(word.breaks and not (n == 0 and word.form == "que") for n, word in enumerate(inside))
-    if at - place > _REACH or clause_ends:
+    if clause_ends:
         return False
     unknown = [word for word in between if not word.is_transparent]
     if any(word.form in lists.PRESUPPOSING for word in unknown):

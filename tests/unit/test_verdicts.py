@@ -216,6 +216,15 @@ def test_nearly_all_sentences_that_the_rules_were_not_written_for(rows: list[Row
         # Of another language: cognates alone tell.
         ("Aquest contracte no és exclusiu.", "exclusivity clause", "ca", True),
         ("No hay límite de responsabilidad.", "cap on liability", "es", True),
+        ("In no event shall liability exceed the fees.", "liability", "en", False),
+        ("It is not only exclusive but perpetual.", "exclusivity", "en", False),
+        # Reach: through what carries the property, not through other matters.
+        ("There is no obligation of a party under any term or condition of exclusivity.", "exclusivity", "en", True),
+        ("He may not sell, lend, hire out or give away goods bought on exclusive terms.", "exclusivity", "en", False),
+        ("Without a deposit there will be exclusivity.", "exclusivity", "en", False),
+        ("The exclusivity ended without being granted again.", "exclusivity", "en", False),
+        ("No se reconoce al socio indemnización alguna.", "indemnización", "es", True),
+        ("Liability is not excluded.", "exclusivity", "en", False),
         # Both said: it is there.
         ("An exclusive licence for Spain and a non-exclusive licence elsewhere.", "exclusive licence", "en", False),
         ("The exclusivity shall not apply to online sales.", "exclusivity", "en", False),
