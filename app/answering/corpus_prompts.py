@@ -30,12 +30,11 @@ Question: {question}"""
 _YES_OR_NO = "Does this document say: {about}? Answer with one word, yes or no."
 
 _VERDICT = """\
-Decide for the document above alone whether the statement behind the question holds for it.
+Decide for the document above alone whether what stands behind "About" holds for it.
 "yes": the document says so. "no": the document says the opposite, or that it does not apply. "silent": it says \
 nothing about it. Give as quote the words that prove yes or no, copied exactly from one page, 4 to 40 words; with \
 silent the empty string.
 Answer with JSON only: {{"verdict": "yes" | "no" | "silent", "quote": "..."}}
-Question: {question}
 About: {about}"""
 
 
@@ -63,9 +62,12 @@ def yes_or_no_task(about: str) -> str:
     return _YES_OR_NO.format(about=_one_line(about))
 
 
-def verdict_task(question: str, about: str) -> str:
-    """The task of a typed verdict about one document."""
-    return _VERDICT.format(question=_one_line(question), about=_one_line(about))
+def verdict_task(about: str) -> str:
+    """The task of a typed verdict about one document.
+
+    The question itself is left out: one for the documents without a property would contradict what is decided.
+    """
+    return _VERDICT.format(about=_one_line(about))
 
 
 def _one_line(text: str) -> str:

@@ -66,7 +66,7 @@ def _documents(plan: Plan) -> list[tuple[SnapshotDocument, tuple[Section, ...]]]
 
 
 async def _by_model(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, asked: AskedTask) -> Events:
-    task = corpus_prompts.verdict_task(draft.question, asked.about)
+    task = corpus_prompts.verdict_task(asked.about)
     done = 0
     for document, own in _documents(plan):
         parts: list[_Part] = []
@@ -234,14 +234,22 @@ def _denies(by_id: dict[str, FoundChunk], sentence: EvidenceSentence, asked: Ask
 
 
 def _text(draft: Draft, asked: AskedTask) -> str:
-    """The count, then each document under its verdict with the marks of its quotes."""
-    groups = (
-        ("Yes", [v for v in draft.verdicts if v.verdict is Verdict.YES and v.proved]),
-        ("No, it says the opposite", [v for v in draft.verdicts if v.verdict is Verdict.NO and v.proved]),
-        ("No, it says nothing about it", [v for v in draft.verdicts if v.verdict is Verdict.SILENT]),
+    """The count, then each document under its verdict with the marks of its quotes; what was asked for stands first."""
+    groups = [
+        ("With it" if asked.negated else "Yes", [v for v in draft.verdicts if v.verdict is Verdict.YES and v.proved]),
+        (
+            "Without it, it says the opposite" if asked.negated else "No, it says the opposite",
+            [v for v in draft.verdicts if v.verdict is Verdict.NO and v.proved],
+        ),
+        (
+            "Without it, it says nothing about it" if asked.negated else "No, it says nothing about it",
+            [v for v in draft.verdicts if v.verdict is Verdict.SILENT],
+        ),
         ("Not proved, look yourself", [v for v in draft.verdicts if v.verdict is not Verdict.SILENT and not v.proved]),
-    )
-    blocks = [verdicts.sentence(verdicts.tally(draft.verdicts), asked.counted)]
+    ]
+    if asked.negated:
+        groups = [*groups[1:3], groups[0], groups[3]]
+    blocks = [verdicts.sentence(verdicts.tally(draft.verdicts), asked.counted, negated=asked.negated)]
     for heading, members in groups:
         if members:
             lines = [f"- {v.document}{''.join(f' [{ordinal}]' for ordinal in v.ordinals)}" for v in members]

@@ -218,6 +218,16 @@ def test_documents_with_a_property_are_counted_with_quotes_and_the_others_are_li
     assert answer["coverage"]["pages_read"] == 12
 
 
+def test_a_question_for_the_documents_without_a_property_counts_those_without(wide: Door, contracts: str) -> None:
+    wide.engine.change(text=_verdicts, usage_offset=0)
+    answer = wide.ask(contracts, "How many contracts do not have an exclusive distributor?", route="auto")
+    assert answer["tally"] == {"yes": 5, "no": 2, "silent": 5, "unproved": 0}
+    assert answer["text"].startswith("7 of 12")
+    without, _, with_it = answer["text"].partition("With it:\n")
+    assert all(f"agreement-{n:02}.txt" in without for n in range(5, 12))
+    assert all(f"agreement-{n:02}.txt" in with_it for n in range(5))
+
+
 def test_a_verdict_without_a_quote_in_its_document_is_never_counted(wide: Door, contracts: str) -> None:
     def lies(messages: Messages) -> str:
         page = " ".join(proof.pages(messages).values())
