@@ -7,10 +7,11 @@ tables that login, relay, sweeper and engine admission may read across tenants. 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import Engine, MetaData, create_engine, event, text
+from sqlalchemy import DateTime, Engine, MetaData, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Session, SessionTransaction
@@ -25,6 +26,8 @@ class Base(DeclarativeBase):
     """Declarative base of every table; the schema itself is written by the migrations."""
 
     metadata = MetaData()
+    # Bound with their zone: a server whose TimeZone is not UTC would shift what comes without one.
+    type_annotation_map: ClassVar[dict[Any, Any]] = {datetime: DateTime(timezone=True)}
 
 
 @dataclass(frozen=True, slots=True)
