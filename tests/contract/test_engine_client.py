@@ -215,7 +215,7 @@ def test_the_profile_comes_from_the_settings() -> None:
     assert (made.url, made.model, made.window_tokens) == ("http://127.0.0.1:9", "m", 32768)
     assert made.engine_id == profile(settings).engine_id
     assert made.section_tokens == 32768 - 4096
-    assert section_tokens(8192, "extractive") == 1800
+    assert section_tokens(8192, "extractive") == 1500
     assert section_tokens(2048, "extractive") == 1024
 
 

@@ -233,6 +233,7 @@ def _ready(stack: Stack, planted: Planted, operation: Operation) -> None:
 
 def _values(planted: Planted) -> dict[str, str]:
     return {
+        "answer_id": str(planted.answer),
         "collection_id": str(planted.collection),
         "document_id": str(planted.document),
         "job_id": str(planted.job),
