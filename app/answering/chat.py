@@ -106,6 +106,7 @@ async def stream(
     counted: int,
     max_tokens: int,
     response_format: Mapping[str, Any] | None = None,
+    stop: Sequence[str] | None = None,
 ) -> AsyncGenerator[str, None]:
     """Stream a chat under a seat that is held; its lease is renewed while the engine is silent (a long prefill).
 
@@ -131,6 +132,7 @@ async def stream(
         cache_salt=cache_salt(tools.salt_key, line.actor.tenant_id),
         request_id=str(line.answer_id),
         response_format=response_format,
+        stop=stop,
     )
     read: int | None = None
     async with aclosing(deltas):

@@ -312,6 +312,7 @@ async def _extract(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, pl
                 purpose=f"section {at + 1} of {number}",
                 counted=counted,
                 max_tokens=_SHORT_TOKENS,
+                stop=("\n",),
             )
         ) as stream:
             pieces = [piece async for piece in stream]
@@ -399,8 +400,8 @@ def _own_words(plan: Plan, said: list[tuple[Section, str]], citations: list[Cita
         quotes = [citation.quote for citation in citations if citation.document_id == document.document_id]
         if document.document_id in kept or not quotes or not sentence or prompts.says_not_found(sentence):
             continue
-        # Cut off by the limit of tokens, it may say the opposite of what it was going to say.
-        if sentence[-1] in ".!?" and supported(sentence, quotes).ok:
+        # Cut off by the limit of tokens, it may say the opposite of what it was going to say; a question says nothing.
+        if sentence[-1] in ".!" and supported(sentence, quotes).ok:
             several = len({citation.document_id for citation in citations}) > 1
             kept[document.document_id] = f"{document.name}: {sentence}" if several else sentence
     return list(kept.values())

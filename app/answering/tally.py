@@ -168,6 +168,7 @@ async def _by_evidence(
                     purpose=f"verdict {document.name}",
                     counted=counted,
                     max_tokens=_WORD_TOKENS,
+                    stop=("\n", ".", ","),
                 )
             ) as stream:
                 word = "".join([piece async for piece in stream]).strip().casefold()
