@@ -51,7 +51,7 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 models: $(INSTALLED)
 	@$(BIN)/fullread models pull
 
-demo: setup ## Start the stack, ingest sample files, ask four questions (DEMO_EXIT=1 stops it afterwards)
+demo: setup ## Start the stack, ingest sample files, ask five questions (DEMO_EXIT=1 stops it afterwards)
 	@$(BIN)/fullread demo $(if $(filter 1,$(DEMO_EXIT)),--exit,)
 
 test: setup ## Run the tests that take seconds, some of them on real engines (about 6 minutes)
