@@ -132,8 +132,10 @@ def _weighed(
     measured: Sequence[evidence.Measured],
     chosen: Sequence[evidence.Candidate],
 ) -> list[evidence.Measured]:
+    # An int8 model's values shift a little with the batch: sorted, the order of uploads does not change an answer.
+    ordered = sorted(chosen, key=lambda candidate: candidate.embed_text)
     cosines = search.cosines(
-        tools.search, actor.tenant_id, questions.without_names(question), [c.embed_text for c in chosen]
+        tools.search, actor.tenant_id, questions.without_names(question), [c.embed_text for c in ordered]
     )
-    scores = {candidate.key: cosine for candidate, cosine in zip(chosen, cosines, strict=True)}
+    scores = {candidate.key: cosine for candidate, cosine in zip(ordered, cosines, strict=True)}
     return evidence.with_margins(measured, scores)

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from anyio import to_thread
 
-from app.answering import chat, corpus_prompts, extracting, fullpass, judging, sections, verdicts
+from app.answering import chat, corpus_prompts, extracting, fullpass, judging, questions, sections, verdicts
 from app.answering.chat import Line
 from app.answering.events import Event, Events, status
-from app.answering.evidence import EvidenceSentence, Judgement
+from app.answering.evidence import EvidenceSentence, Reason
 from app.answering.record import Citation, Draft, citation_json, verdict_json
 from app.answering.sections import Plan, Section
 from app.answering.tools import AnswerTools
@@ -213,20 +213,28 @@ def _proofs(
     by_id = {str(hit.chunk_id): hit for hit in hits}
     found: dict[UUID, tuple[Verdict, list[Citation]]] = {}
     for document_id, own in judged.by_document.items():
-        if not own.answerable:
+        # Across languages only the embeddings speak: near enough to look at, not to count.
+        sentences = [s for s in own.sentences if Reason.CROSS_LANGUAGE not in s.reasons]
+        if not sentences:
             continue
-        verdict = _polarity(by_id, own, asked)
-        alike = [s for s in own.sentences if _denies(by_id, s, asked) is (verdict is Verdict.NO)]
+        verdict = Verdict.NO if _denies(by_id, sentences[0], asked) else Verdict.YES
+        alike = [s for s in sentences if _denies(by_id, s, asked) is (verdict is Verdict.NO)]
         with tools.database.tenant(actor.tenant_id) as uow:
             texts = extracting.stored(uow, [by_id[sentence.chunk_id] for sentence in alike])
         if cited := extracting.quoted(alike, by_id, texts, most=_QUOTES):
             found[document_id] = verdict, cited
-    return found, fullpass.searched_note(len(hits), total)
+    return found, [*fullpass.searched_note(len(hits), total), *_other_languages(asked.about, hits)]
 
 
-def _polarity(by_id: dict[str, FoundChunk], own: Judgement, asked: AskedTask) -> Verdict:
-    """That of the strongest sentence."""
-    return Verdict.NO if _denies(by_id, own.sentences[0], asked) else Verdict.YES
+def _other_languages(about: str, hits: Sequence[FoundChunk]) -> list[str]:
+    """Says so when documents are in another language than the question: nothing is counted across languages."""
+    spoken = questions.spoken_languages(about)
+    own = {hit.document_id for hit in hits if hit.language in spoken}
+    foreign = {hit.document_id for hit in hits} - own
+    if not foreign:
+        return []
+    number = "1 document is" if len(foreign) == 1 else f"{len(foreign)} documents are"
+    return [f"{number} in another language than the question: with the packaged models they count as silent."]
 
 
 def _denies(by_id: dict[str, FoundChunk], sentence: EvidenceSentence, asked: AskedTask) -> bool:
