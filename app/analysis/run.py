@@ -18,7 +18,7 @@ from app.answering.tools import AnswerTools
 from app.core.db import Database
 from app.core.errors import FenceLostError, FullreadError, UnavailableError
 from app.identity import accounts
-from app.identity.permissions import Principal
+from app.identity.permissions import Principal, Scope
 from app.jobs import claims
 from app.jobs.claims import JobCancelledError, Lease
 
@@ -75,7 +75,7 @@ def _asked(lease: Lease, database: Database) -> tuple[Principal, Ask, Manner] | 
         row = uow.session.get(Answer, (claim.tenant_id, claim.subject_id))
         if row is None or row.state != "queued":
             return None
-        actor = accounts.principal_of(uow, row.user_id)
+        actor = accounts.principal_of(uow, row.user_id, frozenset({Scope.READ}))
         ask = Ask(
             collection_id=row.collection_id,
             question=row.question,

@@ -24,7 +24,6 @@ from app.answering.tools import AnswerTools
 from app.core.clock import now
 from app.core.errors import FullreadError
 from app.core.ids import new_id
-from app.engine import admission
 from app.identity.permissions import Principal
 from app.retrieval import router, search, tasks
 from app.retrieval.router import Route
@@ -101,15 +100,10 @@ async def stream(tools: AnswerTools, actor: Principal, ask: Ask, manner: Manner 
             async for step in steps:
                 yield step
         draft.timings["total_s"] = round(time.monotonic() - began, 4)
-    except NoSeatError:
-        draft.state = "queued"
-        if manner.may_queue:
-            raise QueuedError(draft) from None
-        error = admission.busy(wait_s)
-        draft.state, draft.code, draft.message = "failed", error.code, error.message
-        await _save(save, draft)
-        raise error from None
     except FullreadError as error:
+        if isinstance(error, NoSeatError) and manner.may_queue:
+            draft.state = "queued"
+            raise QueuedError(draft) from None
         # Before anything was searched the caller gets the plain error (404, 403, 503) and nothing is recorded.
         refused = draft.coverage is None and error.status < 500 and manner.answer_id is None
         draft.state, draft.code, draft.message = "failed", error.code, error.message

@@ -154,6 +154,34 @@ async def stream(
             raise mismatch(counted, read)
 
 
+async def reply(
+    tools: AnswerTools,
+    line: Line,
+    taken: Seat,
+    messages: Sequence[Message],
+    *,
+    purpose: str,
+    counted: int,
+    max_tokens: int,
+    response_format: Mapping[str, Any] | None = None,
+    stop: Sequence[str] | None = None,
+) -> str:
+    """As `stream`, for a caller that needs the whole text."""
+    pieces = stream(
+        tools,
+        line,
+        taken,
+        messages,
+        purpose=purpose,
+        counted=counted,
+        max_tokens=max_tokens,
+        response_format=response_format,
+        stop=stop,
+    )
+    async with aclosing(pieces):
+        return "".join([piece async for piece in pieces])
+
+
 def mismatch(counted: int, engine: int) -> UpstreamError:
     """The error of a prompt that the engine read in another length than it was sent."""
     return UpstreamError(

@@ -3,7 +3,7 @@
 The extractive form may replace the engine's wording by the documents' own, never the reading.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -42,8 +42,8 @@ _QUOTES = 16
 _MOST_PASSAGES = 600
 
 
-class NoSeatError(Exception):
-    """No seat at the engine within the wait, before anything was read: the question becomes an analysis job."""
+class NoSeatError(UnavailableError):
+    """No seat at the engine within the wait, before anything was read: the question may become an analysis job."""
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ def shape(tools: AnswerTools) -> sections.Shape:
     return "documents" if tools.profile.answer_form == "extractive" else "whole"
 
 
-def covered(scope: Scope, plan: Plan, asked: int | None = None) -> coverage.Coverage:
-    """Coverage of a full pass over a plan, in `asked` prompts (by default one for each section)."""
+def covered(scope: Scope, plan: Plan) -> coverage.Coverage:
+    """Coverage of a full pass over a plan."""
     read: dict[str, set[int]] = {}
     over: dict[str, int] = {}
     for document in plan.snapshot.documents:
@@ -73,7 +73,7 @@ def covered(scope: Scope, plan: Plan, asked: int | None = None) -> coverage.Cove
         scope.documents,
         read,
         passages_read=0,
-        sections=len(plan.sections) if asked is None else asked,
+        sections=len(plan.sections),
         over_budget=over,
         selected=scope.selected,
     )
@@ -85,7 +85,7 @@ async def seat(tools: AnswerTools, line: Line, held: AsyncExitStack) -> Seat:
         return await held.enter_async_context(chat.seat(tools, line))
     except UnavailableError as error:
         if error.code == "engine_busy":
-            raise NoSeatError from error
+            raise NoSeatError(error.code, error.message, **error.facts) from error
         raise
 
 
@@ -119,7 +119,7 @@ async def _generate(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, p
         yield reading(plan, at)
         part = _Part(section)
         parts.append(part)
-        task = corpus_prompts.answer_task(draft.question, at + 1, number)
+        task = await sections.counted_task(tools, plan, corpus_prompts.answer_task(draft.question, at + 1, number))
         purpose = "answer" if number == 1 else f"section {at + 1} of {number}"
         first = 1 + sum(len(other.citations) for other in parts)
         async with aclosing(_marked(tools, line, taken, plan, part, task, purpose, first)) as steps:
@@ -147,7 +147,7 @@ async def _generate(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, p
 
 
 async def _marked(
-    tools: AnswerTools, line: Line, taken: Seat, plan: Plan, part: _Part, task: str, purpose: str, first: int
+    tools: AnswerTools, line: Line, taken: Seat, plan: Plan, part: _Part, task: sections.Task, purpose: str, first: int
 ) -> AsyncGenerator[str | Citation, None]:
     """An answer with marks over one section; each quote is looked up on the page that its mark names."""
     messages, counted = await sections.prompt(tools, line.actor, plan, part.section, task)
@@ -166,7 +166,7 @@ async def _marked(
             elif isinstance(event, marks.Mark):
                 document, page = by_source[event.source]
                 ordinal = first + len(part.citations)
-                citation = await on_page(tools, line.actor, document, page, event.quote or "", ordinal)
+                citation = await on_pages(tools, line.actor, document, [page], event.quote or "", ordinal)
                 part.citations.append(citation)
                 part.written.text += f" [{ordinal}]"
                 yield f" [{ordinal}]"
@@ -256,34 +256,45 @@ def pages_of(plan: Plan, section: Section) -> dict[int, tuple[SnapshotDocument, 
     found = {}
     for piece in section.pieces:
         document = plan.snapshot.documents[piece.document - 1]
-        found[piece.source] = document, document.pages[piece.source - document.pages[0].source]
+        found[piece.source] = document, document.page(piece.source)
     return found
 
 
-async def on_page(
-    tools: AnswerTools, actor: Principal, document: SnapshotDocument, page: SnapshotPage, quote: str, ordinal: int
+async def on_pages(
+    tools: AnswerTools,
+    actor: Principal,
+    document: SnapshotDocument,
+    pages: Sequence[SnapshotPage],
+    quote: str,
+    ordinal: int,
 ) -> Citation:
-    """A model's quote looked up on the page that it named; it must begin there and may run on to the next page."""
+    """A model's quote looked up on pages of a document; it must begin on one of them and may run on to the next.
+
+    An unverified quote keeps the page that the model named; of several pages none was named.
+    """
 
     def look() -> VerifiedQuote:
         with tools.database.tenant(actor.tenant_id) as uow:
-            stored = sources.stored_texts(uow, {document.version_id: [(page.number, page.number + 1)]})
+            wanted = [(pages[0].number, pages[-1].number + 1)]
+            stored = sources.stored_texts(uow, {document.version_id: wanted})
         found = stored.get(document.version_id)
         if found is None or not quote:
             return VerifiedQuote(verified=False, text=quote)
         checked = verify(quote, found.text, found.pages, offset=found.offset)
-        if checked.verified and not page.start <= (checked.char_start or 0) < max(page.end, page.start + 1):
+        start = checked.char_start or 0
+        if checked.verified and not any(page.start <= start < max(page.end, page.start + 1) for page in pages):
             return VerifiedQuote(verified=False, text=quote)
         return checked
 
+    named = pages[0] if len(pages) == 1 else None
     checked = await to_thread.run_sync(look)
     return Citation(
         ordinal=ordinal,
         document=document.name,
         document_id=document.document_id,
         version_id=document.version_id,
-        page=checked.page if checked.verified else page.number,
-        page_label=checked.page_label if checked.verified else page.label,
+        page=checked.page if checked.verified or named is None else named.number,
+        page_label=checked.page_label if checked.verified or named is None else named.label,
         quote=checked.text,
         verified=checked.verified,
         boxes=checked.boxes,
@@ -297,26 +308,22 @@ async def on_page(
 
 async def _extract(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, asked: AskedTask) -> Events:
     said: list[tuple[Section, str]] = []
-    short = corpus_prompts.short_task(draft.question)
+    short = await sections.counted_task(tools, plan, corpus_prompts.short_task(draft.question))
     number = len(plan.sections)
     for at, section in enumerate(plan.sections):
         yield reading(plan, at)
         messages, counted = await sections.prompt(tools, line.actor, plan, section, short)
-        pieces: list[str] = []
-        async with aclosing(
-            chat.stream(
-                tools,
-                line,
-                taken,
-                messages,
-                purpose=f"section {at + 1} of {number}",
-                counted=counted,
-                max_tokens=_SHORT_TOKENS,
-                stop=("\n",),
-            )
-        ) as stream:
-            pieces = [piece async for piece in stream]
-        said.append((section, " ".join("".join(pieces).split())))
+        sentence = await chat.reply(
+            tools,
+            line,
+            taken,
+            messages,
+            purpose=f"section {at + 1} of {number}",
+            counted=counted,
+            max_tokens=_SHORT_TOKENS,
+            stop=("\n",),
+        )
+        said.append((section, " ".join(sentence.split())))
     yield status("checking")
     if asked.task is Task.SUMMARISE:
         citations = await to_thread.run_sync(lambda: _openings(tools, line.actor, plan))
@@ -362,16 +369,12 @@ def _strongest(judged: DocumentsJudged) -> list[Judgement]:
     return sorted(answering, key=lambda own: (-own.sentences[0].score, own.sentences[0].chunk_id))
 
 
-def passages(
-    uow: UnitOfWork, question: str, plan: Plan, *, documents: frozenset[UUID] | None = None
-) -> tuple[list[FoundChunk], int]:
+def passages(uow: UnitOfWork, question: str, plan: Plan) -> tuple[list[FoundChunk], int]:
     """Passages of what was read in which evidence is looked for, and how many there are in all."""
-    read = [d for d in plan.snapshot.documents if d.pages and d.pages[0].source <= plan.last_source]
-    versions = [d.version_id for d in read if documents is None or d.document_id in documents]
-    ends = {d.version_id: max(p.number for p in d.pages if p.source <= plan.last_source) for d in read}
     languages = search.languages(uow, plan.snapshot.collection_id)
     stems = [term_id(stem) for stem in judging.stems(question, languages)]
-    hits, total = search.holding(uow, versions, stems, most=_MOST_PASSAGES)
+    ends = plan.last_pages
+    hits, total = search.holding(uow, list(ends), stems, most=_MOST_PASSAGES)
     return [hit for hit in hits if hit.page_to <= ends[hit.version_id]], total
 
 
@@ -386,7 +389,7 @@ def searched_note(looked_at: int, total: int) -> list[str]:
 
 def _openings(tools: AnswerTools, actor: Principal, plan: Plan) -> list[Citation]:
     with tools.database.tenant(actor.tenant_id) as uow:
-        firsts = search.first_passages(uow, [document.version_id for document in plan.snapshot.documents])
+        firsts = search.first_passages(uow, list(plan.last_pages))
         texts = extracting.stored(uow, firsts)
     by_id = {str(hit.chunk_id): hit for hit in firsts}
     return extracting.quoted(extracting.openings(firsts), by_id, texts, most=_QUOTES)

@@ -21,6 +21,16 @@ from app.core.ids import new_id
 from app.documents import access
 from app.identity.permissions import Action, Principal
 
+#: Columns that go into an answer's JSON as they are.
+_PLAIN = (
+    "question", "state", "text", "form", "asked_route", "route", "route_reasons", "selection", "verdicts", "coverage",
+    "tokens", "model", "run", "code", "message",
+)  # fmt: skip
+
+
+#: Columns that are written as text.
+_WRITTEN = ("id", "collection_id", "again_of", "job_id", "created_at")
+
 
 @dataclass(frozen=True, slots=True)
 class Citation:
@@ -81,102 +91,75 @@ class Draft:
 
 def shown(draft: Draft) -> dict[str, Any]:
     """The answer as JSON: the shape that scripts rely on, and more."""
-    return {
-        "id": str(draft.id),
-        "collection_id": str(draft.collection_id),
-        "question": draft.question,
-        "state": draft.state,
-        "text": draft.text,
-        "form": draft.form,
-        "asked_route": draft.asked_route,
-        "route": draft.route,
-        "route_reasons": draft.route_reasons,
-        "selection": selection_json(draft),
-        "citations": [citation_json(citation) for citation in draft.citations],
-        "verdicts": verdicts_json(draft.verdicts),
-        "tally": tally_json(draft.verdicts),
-        "coverage": coverage_json(draft.coverage),
-        "tokens": draft.tokens,
-        "model": draft.model,
-        "run": draft.run,
-        "again_of": str(draft.again_of) if draft.again_of else None,
-        "job_id": str(draft.job_id) if draft.job_id else None,
-        "seconds": draft.timings.get("total_s"),
-        "code": draft.code,
-        "message": draft.message,
-        "created_at": draft.created_at.isoformat(),
-    }
+    return _as_json({"id": draft.id, **_columns(draft)}, draft.citations, draft.timings.get("total_s"))
 
 
 def stored(row: Answer, citations: Sequence[CitationRow]) -> dict[str, Any]:
     """A recorded answer as JSON, in the shape of `shown`."""
+    columns = {name: getattr(row, name) for name in (*_PLAIN, *_WRITTEN)}
+    return _as_json(columns, citations, row.timings.get("total_s", row.seconds))
+
+
+def _as_json(
+    columns: Mapping[str, Any], citations: Sequence[Citation | CitationRow], seconds: float | None
+) -> dict[str, Any]:
+    again_of, job_id = columns["again_of"], columns["job_id"]
     return {
-        "id": str(row.id),
-        "collection_id": str(row.collection_id),
-        "question": row.question,
-        "state": row.state,
-        "text": row.text,
-        "form": row.form,
-        "asked_route": row.asked_route,
-        "route": row.route,
-        "route_reasons": row.route_reasons,
-        "selection": row.selection,
-        "citations": [_citation_of(citation) for citation in citations],
-        "verdicts": row.verdicts,
-        "tally": tally_of(row.verdicts),
-        "coverage": row.coverage,
-        "tokens": row.tokens,
-        "model": row.model,
-        "run": row.run,
-        "again_of": str(row.again_of) if row.again_of else None,
-        "job_id": str(row.job_id) if row.job_id else None,
-        "seconds": row.timings.get("total_s", row.seconds),
-        "code": row.code,
-        "message": row.message,
-        "created_at": row.created_at.isoformat(),
+        "id": str(columns["id"]),
+        "collection_id": str(columns["collection_id"]),
+        **{name: columns[name] for name in _PLAIN},
+        "citations": [citation_json(citation) for citation in citations],
+        "tally": tally_of(columns["verdicts"]),
+        "again_of": str(again_of) if again_of else None,
+        "job_id": str(job_id) if job_id else None,
+        "seconds": seconds,
+        "created_at": columns["created_at"].isoformat(),
     }
 
 
-def _citation_of(row: CitationRow) -> dict[str, Any]:
-    """A stored citation; one of a deleted document has no document id any more."""
+def _columns(draft: Draft) -> dict[str, Any]:
+    """What of a draft stands in the answer's row."""
     return {
-        "ordinal": row.ordinal,
-        "document": row.document_name,
-        "document_id": str(row.document_id) if row.document_id else None,
-        "version_id": str(row.version_id) if row.version_id else None,
-        "page": row.page,
-        "page_label": row.page_label,
-        "quote": row.quote,
-        "verified": row.verified,
-        "boxes": row.boxes,
-        "char_start": row.char_start,
-        "char_end": row.char_end,
-        "claim": row.claim,
+        "collection_id": draft.collection_id,
+        "question": draft.question,
+        "state": draft.state,
+        "asked_route": draft.asked_route,
+        "route": draft.route,
+        "route_reasons": draft.route_reasons,
+        "form": draft.form,
+        "text": draft.text,
+        "model": draft.model,
+        "selection": {"document_ids": [str(document_id) for document_id in draft.document_ids]},
+        "coverage": coverage_json(draft.coverage),
+        "verdicts": [verdict_json(verdict) for verdict in draft.verdicts],
+        "run": draft.run,
+        "tokens": draft.tokens,
+        "timings": draft.timings,
+        "code": draft.code,
+        "message": draft.message,
+        "again_of": draft.again_of,
+        "job_id": draft.job_id,
+        "created_at": draft.created_at,
     }
 
 
-def tally_of(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
-    """`tally_json` of stored verdicts."""
-    return tally_json([DocumentVerdict(**{**v, "verdict": Verdict(v["verdict"])}) for v in verdicts])
-
-
-def selection_json(draft: Draft) -> dict[str, Any]:
-    """The documents that the question was narrowed to; an empty list means all."""
-    return {"document_ids": [str(document_id) for document_id in draft.document_ids]}
-
-
-def tally_json(verdicts: Sequence[DocumentVerdict]) -> dict[str, int] | None:
+def tally_of(stored_verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
     """Documents by verdict; None for a question that was not asked document by document."""
-    return asdict(tally(verdicts)) if verdicts else None
+    if not stored_verdicts:
+        return None
+    return asdict(tally([DocumentVerdict(**{**v, "verdict": Verdict(v["verdict"])}) for v in stored_verdicts]))
 
 
-def citation_json(citation: Citation) -> dict[str, Any]:
-    """A citation as JSON. `page` is 1-based, boxes are PDF points with the origin top left."""
+def citation_json(citation: Citation | CitationRow) -> dict[str, Any]:
+    """A citation as JSON. `page` is 1-based, boxes are PDF points with the origin top left.
+
+    A stored one of a deleted document has no document id any more.
+    """
     return {
         "ordinal": citation.ordinal,
-        "document": citation.document,
-        "document_id": str(citation.document_id),
-        "version_id": str(citation.version_id),
+        "document": citation.document if isinstance(citation, Citation) else citation.document_name,
+        "document_id": str(citation.document_id) if citation.document_id else None,
+        "version_id": str(citation.version_id) if citation.version_id else None,
         "page": citation.page,
         "page_label": citation.page_label,
         "quote": citation.quote,
@@ -205,28 +188,9 @@ def write(uow: UnitOfWork, actor: Principal, draft: Draft) -> None:
     finished_at = None if draft.state == "queued" else now()
     row = uow.session.get(Answer, (uow.tenant_id, draft.id))
     values = {
-        "collection_id": draft.collection_id,
+        **_columns(draft),
         "user_id": actor.user_id,
-        "question": draft.question,
-        "state": draft.state,
-        "asked_route": draft.asked_route,
-        "route": draft.route,
-        "route_reasons": draft.route_reasons,
-        "form": draft.form,
-        "text": draft.text,
-        "model": draft.model,
-        "selection": selection_json(draft),
-        "coverage": coverage_json(draft.coverage),
-        "verdicts": verdicts_json(draft.verdicts),
-        "run": draft.run,
-        "tokens": draft.tokens,
-        "timings": draft.timings,
         "seconds": (finished_at - draft.created_at).total_seconds() if finished_at else None,
-        "code": draft.code,
-        "message": draft.message,
-        "again_of": draft.again_of,
-        "job_id": draft.job_id,
-        "created_at": draft.created_at,
         "finished_at": finished_at,
     }
     if row is None:
@@ -277,11 +241,6 @@ def count(draft: Draft) -> None:
     observability.answers_total.labels(draft.state, draft.route).inc()
     for citation in draft.citations:
         observability.citations_total.labels(str(citation.verified).lower()).inc()
-
-
-def verdicts_json(verdicts: Sequence[DocumentVerdict]) -> list[dict[str, Any]]:
-    """Verdicts as stored and shown."""
-    return [verdict_json(verdict) for verdict in verdicts]
 
 
 def verdict_json(verdict: DocumentVerdict) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from uuid import UUID
 
 from anyio import to_thread
 from sqlalchemy.dialects.postgresql import insert
@@ -43,6 +44,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """What stands behind the corpus. `tokens`: what it adds to a section; None where the whole must be counted."""
+
+    text: str
+    tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All sections of a snapshot. `additive`: the tokens of a task can be counted apart (tested for this tokenizer)."""
 
@@ -60,6 +69,16 @@ class Plan:
     def last_source(self) -> int:
         """The last page that is read; those after it are over the budget of a full pass."""
         return max((piece.source for section in self.sections for piece in section.pieces), default=0)
+
+    @property
+    def last_pages(self) -> dict[UUID, int]:
+        """By version, the last page of it that is read."""
+        last = self.last_source
+        return {
+            document.version_id: max(page.number for page in document.pages if page.source <= last)
+            for document in self.snapshot.documents
+            if document.pages and document.pages[0].source <= last
+        }
 
     def of_document(self, ordinal: int) -> tuple[Section, ...]:
         """The sections of one document (shape `documents`)."""
@@ -92,17 +111,22 @@ async def plan(tools: AnswerTools, actor: Principal, snapshot: Snapshot, shape: 
     return made
 
 
+async def counted_task(tools: AnswerTools, read: Plan, text: str) -> Task:
+    """A task for sections of the plan, counted once for all of them where that is exact."""
+    return Task(text, await _task_tokens(tools, read.seal, text) if read.additive else None)
+
+
 async def prompt(
-    tools: AnswerTools, actor: Principal, read: Plan, section: Section, task: str
+    tools: AnswerTools, actor: Principal, read: Plan, section: Section, task: Task
 ) -> tuple[list[Message], int]:
     """The messages of a section with a task, and their tokens. Raises ConflictError when its pages were replaced."""
     corpus = await _text(tools, actor, read.snapshot, section.pieces, read.seal)
     if hashlib.sha256(corpus.encode()).hexdigest() != section.sha256:
         raise snapshots.changed()
-    messages = corpus_prompts.messages(corpus, read.seal, task)
-    if not read.additive:
+    messages = corpus_prompts.messages(corpus, read.seal, task.text)
+    if task.tokens is None:
         return messages, await tools.engine.count_tokens(messages)
-    return messages, section.tokens + await _task_tokens(tools, read.seal, task)
+    return messages, section.tokens + task.tokens
 
 
 async def _task_tokens(tools: AnswerTools, seal: str, task: str) -> int:
@@ -249,8 +273,7 @@ def _stored(uow: UnitOfWork, tools: AnswerTools, snapshot: Snapshot, seal: str, 
 
 def _piece(snapshot: Snapshot, document: int, source: int, start: int, end: int) -> Piece:
     holder = snapshot.documents[document - 1]
-    page = holder.pages[source - holder.pages[0].source]
-    return Piece(document, source, holder.version_id, page.number, start, end)
+    return Piece(document, source, holder.version_id, holder.page(source).number, start, end)
 
 
 def _key(tools: AnswerTools, seal: str) -> str:

@@ -66,7 +66,7 @@ def _documents(plan: Plan) -> list[tuple[SnapshotDocument, tuple[Section, ...]]]
 
 
 async def _by_model(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, asked: AskedTask) -> Events:
-    task = corpus_prompts.verdict_task(asked.about)
+    task = await sections.counted_task(tools, plan, corpus_prompts.verdict_task(asked.about))
     done = 0
     for document, own in _documents(plan):
         parts: list[_Part] = []
@@ -75,30 +75,38 @@ async def _by_model(tools: AnswerTools, line: Line, taken: Seat, draft: Draft, p
             done += 1
             parts.append(await _section_verdict(tools, line, taken, plan, document, section, task))
         verdict, cited = _joined(document, parts, len(draft.citations) + 1)
-        draft.verdicts.append(verdict)
-        draft.citations.extend(cited)
-        for citation in cited:
-            yield Event("citation", citation_json(citation))
-        yield Event("verdict", verdict_json(verdict))
+        for event in _told(draft, verdict, cited):
+            yield event
+
+
+def _told(draft: Draft, verdict: DocumentVerdict, cited: Sequence[Citation]) -> list[Event]:
+    """Put a document's verdict and its quotes into the draft; the events that say so."""
+    draft.verdicts.append(verdict)
+    draft.citations.extend(cited)
+    return [*(Event("citation", citation_json(c)) for c in cited), Event("verdict", verdict_json(verdict))]
 
 
 async def _section_verdict(
-    tools: AnswerTools, line: Line, taken: Seat, plan: Plan, document: SnapshotDocument, section: Section, task: str
+    tools: AnswerTools,
+    line: Line,
+    taken: Seat,
+    plan: Plan,
+    document: SnapshotDocument,
+    section: Section,
+    task: sections.Task,
 ) -> _Part:
     messages, counted = await sections.prompt(tools, line.actor, plan, section, task)
-    async with aclosing(
-        chat.stream(
-            tools,
-            line,
-            taken,
-            messages,
-            purpose=f"verdict {document.name}",
-            counted=counted,
-            max_tokens=_VERDICT_TOKENS,
-            response_format=verdicts.RESPONSE_FORMAT,
-        )
-    ) as stream:
-        reply = verdicts.parse_reply("".join([piece async for piece in stream]))
+    said = await chat.reply(
+        tools,
+        line,
+        taken,
+        messages,
+        purpose=f"verdict {document.name}",
+        counted=counted,
+        max_tokens=_VERDICT_TOKENS,
+        response_format=verdicts.RESPONSE_FORMAT,
+    )
+    reply = verdicts.parse_reply(said)
     if reply is None:
         # Nothing that could hide a yes: it is listed as unproved, and a person looks.
         return _Part(Verdict.YES, None, _UNREADABLE)
@@ -107,21 +115,10 @@ async def _section_verdict(
         return _Part(verdict, None)
     if not quote.strip():
         return _Part(verdict, None, "The model gave no quote for its verdict.")
-    citation = await _in_section(tools, line.actor, plan, section, quote)
+    pages = [page for _, page in fullpass.pages_of(plan, section).values()]
+    citation = await fullpass.on_pages(tools, line.actor, document, pages, quote, 1)
     note = "" if citation.verified else "The model's quote does not stand in the document."
     return _Part(verdict, citation, note)
-
-
-async def _in_section(tools: AnswerTools, actor: Principal, plan: Plan, section: Section, quote: str) -> Citation:
-    """The quote on the first page of the section that holds it; else unverified, with no page."""
-    pages = fullpass.pages_of(plan, section)
-    checked: Citation | None = None
-    for document, page in pages.values():
-        checked = await fullpass.on_page(tools, actor, document, page, quote, 1)
-        if checked.verified:
-            return checked
-    assert checked is not None  # a section holds at least one page
-    return replace(checked, page=None, page_label=None)
 
 
 def _joined(document: SnapshotDocument, parts: Sequence[_Part], ordinal: int) -> tuple[DocumentVerdict, list[Citation]]:
@@ -132,16 +129,21 @@ def _joined(document: SnapshotDocument, parts: Sequence[_Part], ordinal: int) ->
     shown = [part for part in own if part.citation is not None and (part.proved or not proved)]
     cited = [replace(part.citation, ordinal=ordinal + at) for at, part in enumerate(shown) if part.citation is not None]
     notes = dict.fromkeys(part.note for part in own if part.note and not proved)
-    made = DocumentVerdict(
+    return _verdict(document, verdict, cited, proved=proved, note=" ".join(notes)), cited
+
+
+def _verdict(
+    document: SnapshotDocument, verdict: Verdict, cited: Sequence[Citation], *, proved: bool, note: str = ""
+) -> DocumentVerdict:
+    return DocumentVerdict(
         document_id=str(document.document_id),
         document=document.name,
         version_id=str(document.version_id),
         verdict=verdict,
         proved=proved,
         ordinals=tuple(citation.ordinal for citation in cited),
-        note=" ".join(notes),
+        note=note,
     )
-    return made, cited
 
 
 # --- verdicts by the documents' own sentences ------------------------------------------------------------------------
@@ -151,28 +153,26 @@ async def _by_evidence(
     tools: AnswerTools, line: Line, taken: Seat, draft: Draft, plan: Plan, asked: AskedTask
 ) -> Events:
     """The engine reads every section and says yes or no; its word is reported beside what the sentences prove."""
-    word_task = corpus_prompts.yes_or_no_task(asked.about)
+    task = await sections.counted_task(tools, plan, corpus_prompts.yes_or_no_task(asked.about))
     said: dict[UUID, bool] = {}
     done = 0
     for document, own in _documents(plan):
         for section in own:
             yield fullpass.reading(plan, done)
             done += 1
-            messages, counted = await sections.prompt(tools, line.actor, plan, section, word_task)
-            async with aclosing(
-                chat.stream(
-                    tools,
-                    line,
-                    taken,
-                    messages,
-                    purpose=f"verdict {document.name}",
-                    counted=counted,
-                    max_tokens=_WORD_TOKENS,
-                    stop=("\n", ".", ","),
-                )
-            ) as stream:
-                word = "".join([piece async for piece in stream]).strip().casefold()
-            said[document.document_id] = said.get(document.document_id, False) or word.startswith("yes")
+            messages, counted = await sections.prompt(tools, line.actor, plan, section, task)
+            word = await chat.reply(
+                tools,
+                line,
+                taken,
+                messages,
+                purpose=f"verdict {document.name}",
+                counted=counted,
+                max_tokens=_WORD_TOKENS,
+                stop=("\n", ".", ","),
+            )
+            yes = word.strip().casefold().startswith("yes")
+            said[document.document_id] = said.get(document.document_id, False) or yes
     yield status("checking")
     proofs, notes = await to_thread.run_sync(lambda: _proofs(tools, line.actor, draft, plan, asked))
     draft.route_reasons.extend(notes)
@@ -181,20 +181,8 @@ async def _by_evidence(
         verdict, cited = proofs.get(document.document_id, (Verdict.SILENT, []))
         cited = [replace(c, ordinal=len(draft.citations) + at) for at, c in enumerate(cited, start=1)]
         alone += said[document.document_id] is not (verdict is Verdict.YES)
-        made = DocumentVerdict(
-            document_id=str(document.document_id),
-            document=document.name,
-            version_id=str(document.version_id),
-            verdict=verdict,
-            proved=True,
-            ordinals=tuple(citation.ordinal for citation in cited),
-            note="",
-        )
-        draft.verdicts.append(made)
-        draft.citations.extend(cited)
-        for citation in cited:
-            yield Event("citation", citation_json(citation))
-        yield Event("verdict", verdict_json(made))
+        for event in _told(draft, _verdict(document, verdict, cited, proved=True), cited):
+            yield event
     if alone:
         draft.route_reasons.append(
             f"The packaged model alone would have said otherwise of {alone} of {len(said)} documents: its word is not"

@@ -54,13 +54,10 @@ async def phrase(
     ]
     messages = prompts.short(question, best)
     counted = await tools.engine.count_tokens(messages)
-    async with aclosing(
-        chat.stream(
-            tools, line, taken, messages, purpose="own sentence", counted=counted, max_tokens=_OWN_SENTENCE_TOKENS
-        )
-    ) as stream:
-        pieces = [piece async for piece in stream]
-    sentence = " ".join("".join(pieces).split())
+    said = await chat.reply(
+        tools, line, taken, messages, purpose="own sentence", counted=counted, max_tokens=_OWN_SENTENCE_TOKENS
+    )
+    sentence = " ".join(said.split())
     if not sentence or prompts.says_not_found(sentence):
         return
     if supported(sentence, [source.text for source in best], language).ok:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.collections import choose, is_id
-from app.cli.options import CollectionOption, DataOption, JsonOption, KeyOption, UrlOption
+from app.cli.options import CollectionOption, DataOption, JsonOption, KeyOption, LimitOption, UrlOption
 from app.cli.output import clean, console, count, line, print_json, say, table, when, wrong_use
 
 Json = dict[str, Any]
@@ -264,7 +264,7 @@ def _show_cost(answer: Json) -> None:
 def list_or_command(
     context: typer.Context,
     collection: CollectionOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    limit: LimitOption = 20,
     data: DataOption = None,
     url: UrlOption = None,
     api_key: KeyOption = None,
@@ -278,7 +278,7 @@ def list_or_command(
 @commands.command("list")
 def list_answers(
     collection: CollectionOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    limit: LimitOption = 20,
     data: DataOption = None,
     url: UrlOption = None,
     api_key: KeyOption = None,

@@ -19,6 +19,7 @@ from app.cli.output import (
     say,
     table,
     when,
+    why,
     wrong_use,
 )
 
@@ -124,7 +125,7 @@ def list_documents(
     elif not found:
         say(f"No such documents in {chosen['name']}.")
     else:
-        rows = [(d["state"], _pages(d), d["name"], when(d["updated_at"]), _why(d), d["id"]) for d in found]
+        rows = [(d["state"], _pages(d), d["name"], when(d["updated_at"]), why(d), d["id"]) for d in found]
         table(("state", "pages", "document", "changed (UTC)", "why", "id"), rows, right=("pages",))
 
 
@@ -133,10 +134,6 @@ def _pages(document: Document) -> str:
     if not total:
         return "-"
     return str(total) if indexed == total else f"{indexed} of {total}"
-
-
-def _why(document: Document) -> str:
-    return f"{document['message'] or ''} ({document['code']})" if document["code"] else document["message"] or ""
 
 
 @commands.command()
@@ -174,7 +171,7 @@ def _show(document: Document, versions: list[Document]) -> None:
         ("document", document["name"]),
         ("id", document["id"]),
         ("state", document["state"]),
-        ("why", _why(document)),
+        ("why", why(document)),
         ("pages", f"{document['pages_indexed']} of {document['pages_total']} indexed"),
         ("chunks", document["chunks_total"]),
         ("title", document["title"]),
@@ -303,6 +300,6 @@ def _outcome(documents: list[Document], *, as_json: bool, none: str) -> None:
     if as_json:
         print_json({"documents": documents})
     elif documents:
-        table(("state", "document", "why"), [(d["state"], d["name"], _why(d)) for d in documents])
+        table(("state", "document", "why"), [(d["state"], d["name"], why(d)) for d in documents])
     else:
         say(none)

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.options import DataOption, JsonOption, KeyOption, UrlOption
-from app.cli.output import line, print_json, say, table, when
+from app.cli.options import DataOption, JsonOption, KeyOption, LimitOption, UrlOption
+from app.cli.output import line, print_json, say, table, when, why
 
 Json = dict[str, Any]
 
@@ -25,7 +25,6 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 StateOption = Annotated[
     str | None, typer.Option(help="Only jobs in this state: queued, running, succeeded, failed, cancelled.")
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="How many.")]
 
 
 @commands.callback(invoke_without_command=True)
@@ -62,7 +61,7 @@ def list_jobs(
     elif not found:
         say("No such jobs.")
     else:
-        rows = [(j["state"], j["kind"], when(j["created_at"]), _progress(j), _why(j), j["id"]) for j in found]
+        rows = [(j["state"], j["kind"], when(j["created_at"]), _progress(j), why(j), j["id"]) for j in found]
         table(("state", "kind", "made (UTC)", "progress", "why", "id"), rows)
 
 
@@ -90,7 +89,7 @@ def show(
         ("about", found["subject_id"]),
         ("progress", _progress(found)),
         ("attempt", found["attempt"]),
-        ("why", _why(found)),
+        ("why", why(found)),
     )
     for name, value in facts:
         if value not in (None, ""):
@@ -123,7 +122,3 @@ def cancel(
 
 def _progress(job: Json) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in (job["progress"] or {}).items())
-
-
-def _why(job: Json) -> str:
-    return f"{job['message'] or ''} ({job['code']})" if job["code"] else job["message"] or ""

@@ -43,4 +43,5 @@ CollectionOption = Annotated[
     str | None,
     typer.Option("--collection", "-c", metavar="NAME", help="Name or id; not needed when there is only one."),
 ]
+LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="How many.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

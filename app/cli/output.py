@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -149,3 +149,8 @@ def agree(question: str, *, yes: bool) -> None:
 
     if not typer.confirm(line(question), err=True):
         raise CommandError("not_confirmed", "Nothing was changed.")
+
+
+def why(thing: Mapping[str, Any]) -> str:
+    """Message and code of a document or job that did not end well; empty for one that did."""
+    return f"{thing['message'] or ''} ({thing['code']})" if thing["code"] else thing["message"] or ""

@@ -74,6 +74,10 @@ class SnapshotDocument:
     pages: tuple[SnapshotPage, ...]
     chain: str
 
+    def page(self, source: int) -> SnapshotPage:
+        """The page with this running number."""
+        return self.pages[source - self.pages[0].source]
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -110,16 +114,6 @@ class Piece:
     def whole_from_start(self) -> bool:
         """Whether the piece begins its page."""
         return self.start == 0
-
-
-def common_prefix(first: Snapshot, second: Snapshot) -> int:
-    """How many leading documents two snapshots share: what an engine that read the first need not read again."""
-    shared = 0
-    for one, other in zip(first.documents, second.documents, strict=False):
-        if one.chain != other.chain:
-            break
-        shared += 1
-    return shared
 
 
 def extent(uow: UnitOfWork, version_ids: Collection[UUID]) -> tuple[int, int]:
@@ -249,7 +243,7 @@ def render(snapshot: Snapshot, pieces: Sequence[Piece], texts: dict[tuple[UUID, 
         if piece.document != current:
             current = piece.document
             lines.append(f"{marker(f'DOCUMENT {current}', seal)} {plain_name(document.name)}")
-        page = document.pages[piece.source - document.pages[0].source]
+        page = document.page(piece.source)
         label = f" (printed {plain_name(page.label)})" if page.label and page.label != str(page.number) else ""
         more = "" if piece.whole_from_start else ", continued"
         lines.append(f"{marker(f'PAGE {piece.source}', seal)} page {page.number}{label}{more}")

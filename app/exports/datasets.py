@@ -32,6 +32,7 @@ from sqlalchemy import (
     union,
     union_all,
 )
+from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.types import TypeEngine
 
 from app.answering.tables import Answer, CitationRow
@@ -244,14 +245,10 @@ def _citations(*, verified: bool = False) -> ColumnElement[int]:
     return counted.correlate(Answer).scalar_subquery()
 
 
-def _covered(name: str) -> ColumnElement[int]:
-    counted: ColumnElement[int] = Answer.coverage[name].as_integer()
-    return counted
-
-
-def _tokens(name: str) -> ColumnElement[int]:
-    counted: ColumnElement[int] = Answer.tokens[name].as_integer()
-    return counted
+def _counted(facts: InstrumentedAttribute[dict[str, Any]], name: str) -> ColumnElement[int]:
+    """A number out of a JSON column."""
+    number: ColumnElement[int] = facts[name].as_integer()
+    return number
 
 
 ANSWERS = Dataset(
@@ -266,11 +263,15 @@ ANSWERS = Dataset(
         Column("route", Kind.TEXT, Answer.route),
         Column("form", Kind.TEXT, Answer.form),
         Column("text", Kind.TEXT, Answer.text),
-        Column("documents_total", Kind.INTEGER, _covered("documents_total")),
-        Column("documents_read", Kind.INTEGER, _covered("documents_read")),
-        Column("pages_total", Kind.INTEGER, _covered("pages_total")),
-        Column("pages_read", Kind.INTEGER, _covered("pages_read")),
-        Column("pages_not_read", Kind.INTEGER, _covered("pages_total") - _covered("pages_read")),
+        Column("documents_total", Kind.INTEGER, _counted(Answer.coverage, "documents_total")),
+        Column("documents_read", Kind.INTEGER, _counted(Answer.coverage, "documents_read")),
+        Column("pages_total", Kind.INTEGER, _counted(Answer.coverage, "pages_total")),
+        Column("pages_read", Kind.INTEGER, _counted(Answer.coverage, "pages_read")),
+        Column(
+            "pages_not_read",
+            Kind.INTEGER,
+            _counted(Answer.coverage, "pages_total") - _counted(Answer.coverage, "pages_read"),
+        ),
         Column("citations", Kind.INTEGER, _citations()),
         Column("citations_verified", Kind.INTEGER, _citations(verified=True)),
         Column("seconds", Kind.NUMBER, Answer.seconds),
@@ -317,10 +318,10 @@ USAGE = Dataset(
         Column("model", Kind.TEXT, Answer.model),
         Column("route", Kind.TEXT, Answer.route),
         Column("state", Kind.TEXT, Answer.state),
-        Column("prompt_tokens", Kind.INTEGER, _tokens("engine")),
-        Column("counted_tokens", Kind.INTEGER, _tokens("counted")),
-        Column("cached_tokens", Kind.INTEGER, _tokens("cached")),
-        Column("output_tokens", Kind.INTEGER, _tokens("output")),
+        Column("prompt_tokens", Kind.INTEGER, _counted(Answer.tokens, "engine")),
+        Column("counted_tokens", Kind.INTEGER, _counted(Answer.tokens, "counted")),
+        Column("cached_tokens", Kind.INTEGER, _counted(Answer.tokens, "cached")),
+        Column("output_tokens", Kind.INTEGER, _counted(Answer.tokens, "output")),
         Column("seconds", Kind.NUMBER, Answer.seconds),
         Column("updated_at", Kind.TIME, Answer.updated_at),
         Column("is_deleted", Kind.BOOLEAN, false()),

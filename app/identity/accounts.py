@@ -1,7 +1,7 @@
 """Users, sign-in and API keys. Credentials are read across tenants as fullread_platform, content never."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -111,25 +111,19 @@ def authenticate(database: Database, token: str, *, request_id: str = "") -> Pri
                 raise _not_valid()
             tenant_id, user_id = session.tenant_id, session.user_id
     with database.tenant(tenant_id) as uow:
-        user = uow.session.get(User, (tenant_id, user_id))
-        if user is None or user.disabled_at is not None:
-            raise _not_valid()
-        return Principal(
-            tenant_id=tenant_id,
-            user_id=user_id,
-            role=Role(user.role),
-            email=user.email,
-            scopes=scopes,
-            key_id=token_id if scopes is not None else None,
-            session_id=token_id if scopes is None else None,
-            request_id=request_id,
-        )
+        person = principal_of(uow, user_id, scopes)
+    return replace(
+        person,
+        key_id=token_id if scopes is not None else None,
+        session_id=token_id if scopes is None else None,
+        request_id=request_id,
+    )
 
 
-def principal_of(uow: UnitOfWork, user_id: UUID) -> Principal:
-    """The principal of a user for work that goes on without a request, with no more than the right to read.
+def principal_of(uow: UnitOfWork, user_id: UUID, scopes: frozenset[Scope] | None) -> Principal:
+    """The principal of a user with the role of now. Raises UnauthenticatedError when the account is disabled.
 
-    Raises UnauthenticatedError when the account was disabled meanwhile.
+    `scopes` None: all that the role allows.
     """
     user = uow.session.get(User, (uow.tenant_id, user_id))
     if user is None or user.disabled_at is not None:
@@ -139,7 +133,7 @@ def principal_of(uow: UnitOfWork, user_id: UUID) -> Principal:
         user_id=user.id,
         role=Role(user.role),
         email=user.email,
-        scopes=frozenset({Scope.READ}),
+        scopes=scopes,
     )
 
 

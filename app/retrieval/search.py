@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Uuid, bindparam, func, select, text
+from sqlalchemy import ARRAY, BigInteger, Select, Uuid, bindparam, func, select, text
 
 from app.core import observability
 from app.core.db import Database, UnitOfWork
@@ -163,14 +163,7 @@ def confirm(
     rows = {
         chunk.id: (chunk, name)
         for chunk, name in uow.session.execute(
-            select(Chunk, Document.name)
-            .join(Document, Document.id == Chunk.document_id)
-            .where(
-                Chunk.id.in_(by_id),
-                Chunk.collection_id == collection_id,
-                Document.active_version_id == Chunk.version_id,
-                Document.deleted_at.is_(None),
-            )
+            _searchable().where(Chunk.id.in_(by_id), Chunk.collection_id == collection_id)
         )
     }
     dropped = len(by_id) - len(rows)
@@ -183,6 +176,15 @@ def confirm(
         chunk, name = rows[chunk_id]
         found.append(_found(chunk, name, hit.score, hit.dense, hit.sparse))
     return found, dropped
+
+
+def _searchable() -> Select[Chunk, str]:
+    """Chunks of active versions with the names of their documents: what Postgres lets anybody see of a hit."""
+    return (
+        select(Chunk, Document.name)
+        .join(Document, Document.id == Chunk.document_id)
+        .where(Document.active_version_id == Chunk.version_id, Document.deleted_at.is_(None))
+    )
 
 
 def _found(
@@ -222,12 +224,7 @@ def holding(
     ).bindparams(bindparam("ids", type_=ARRAY(BigInteger)), bindparam("versions", type_=ARRAY(Uuid)))
     given = {"ids": list(terms), "versions": list(version_ids), "each": each}
     ids = list(uow.session.scalars(shared, given))
-    active = (
-        select(Chunk, Document.name)
-        .join(Document, Document.id == Chunk.document_id)
-        .where(Document.active_version_id == Chunk.version_id, Document.deleted_at.is_(None))
-    )
-    rows = uow.session.execute(active.where(Chunk.id.in_(ids)).order_by(Chunk.version_id, Chunk.ordinal)).all()
+    rows = uow.session.execute(_searchable().where(Chunk.id.in_(ids)).order_by(Chunk.version_id, Chunk.ordinal)).all()
     total = uow.session.execute(select(func.count()).select_from(Chunk).where(Chunk.version_id.in_(version_ids)))
     return [_found(chunk, name, 0.0) for chunk, name in rows], total.scalar_one()
 
@@ -235,10 +232,7 @@ def holding(
 def first_passages(uow: UnitOfWork, version_ids: Collection[UUID]) -> list[FoundChunk]:
     """The passage that each active version opens with. The caller has checked the rights on the versions."""
     rows = uow.session.execute(
-        select(Chunk, Document.name)
-        .join(Document, Document.id == Chunk.document_id)
-        .where(Chunk.version_id.in_(version_ids), Document.active_version_id == Chunk.version_id, Chunk.ordinal == 0)
-        .order_by(Chunk.version_id)
+        _searchable().where(Chunk.version_id.in_(version_ids), Chunk.ordinal == 0).order_by(Chunk.version_id)
     ).all()
     return [_found(chunk, name, 0.0) for chunk, name in rows]
 

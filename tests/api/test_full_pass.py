@@ -296,6 +296,16 @@ def test_pages_over_the_budget_of_a_full_pass_are_named(stack: Stack, database: 
     assert "budget" in answer["coverage"]["sentence"]
 
 
+def test_a_summary_quotes_no_document_that_was_not_read(stack: Stack, database: Database, long_corpus: str) -> None:
+    with proof.door(stack, database, form="extractive", full_pass_tokens=1500) as door:
+        door.engine.change(text="It is about clauses.")
+        answer = door.ask(long_corpus, "Summarise the documents.")
+    left_out = {s["document"] for s in answer["coverage"]["skipped"] if s["reason"] == "budget" and s["whole_document"]}
+    assert left_out
+    assert answer["citations"]
+    assert not {c["document"] for c in answer["citations"]} & left_out
+
+
 def test_the_same_question_twice_has_the_same_run_record_and_a_new_version_is_named(
     wide: Door, stack: Stack, client: httpx.Client
 ) -> None:
